@@ -16,7 +16,18 @@ pub const MAX_MEMBERS: usize = 33;
 ///
 /// IDC specification, "Members". Every value of this type is in range.
 #[derive(
-    Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, FromZeros, Immutable, KnownLayout,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    FromZeros,
+    Immutable,
+    KnownLayout,
 )]
 #[repr(transparent)]
 pub struct MemberId(u16);
@@ -80,7 +91,18 @@ impl fmt::Display for MemberId {
 ///
 /// A member lends at most one today, so the number is its owner's; only [`MemoryId::of`] relies on that.
 #[derive(
-    Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, FromZeros, Immutable, KnownLayout,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    FromZeros,
+    Immutable,
+    KnownLayout,
 )]
 #[repr(transparent)]
 pub struct MemoryId(u16);

@@ -2,5 +2,14 @@
 
 //! The rooms of IDC. This file owns the list of them; it never holds code.
 
+pub mod entry;
 pub mod function;
+pub mod ipc;
+pub mod member;
+pub mod memory;
+pub mod mesh;
 pub mod range;
+pub mod ring;
+pub mod status;
+pub mod superblock;
+pub mod window;

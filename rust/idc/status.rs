@@ -216,16 +216,18 @@ impl Failure {
     /// failure's, `from` itself is named.
     #[must_use]
     pub fn from_wire(status: Status, inline: &[u8], from: MemberId) -> Self {
-        let parsed = inline.first_chunk::<{ Self::WIRE_BYTES }>().and_then(|wire| {
-            let value = u128::from_le_bytes(*wire);
-            let member = MemberId::new(value as u16)?;
-            let stage = StageId((value >> 16) as u16);
-            Some(
-                Failure::new(status, member, stage)
-                    .with_code((value >> 32) as u32)
-                    .with_offset((value >> 64) as u64),
-            )
-        });
+        let parsed = inline
+            .first_chunk::<{ Self::WIRE_BYTES }>()
+            .and_then(|wire| {
+                let value = u128::from_le_bytes(*wire);
+                let member = MemberId::new(value as u16)?;
+                let stage = StageId((value >> 16) as u16);
+                Some(
+                    Failure::new(status, member, stage)
+                        .with_code((value >> 32) as u32)
+                        .with_offset((value >> 64) as u64),
+                )
+            });
         parsed.unwrap_or(Failure::new(status, from, StageId::NONE))
     }
 }

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! All ends of one member: to each peer a sending and a receiving end, the table of requests that
+//! it waits for, and the responses that it still owes.
+//!
+//! Owns the credit rules that make the mesh free of deadlock: at most [`MAX_REQUESTS`] and 3/8 of a
+//! ring open requests, so that the rest of the ring always has room for their responses. Never
+//! interprets a request. The host and the drives' firmware use the same type. IDC specification,
+//! "Request credits".
+
+use super::entry::{
+    Entry, Kind, Request, Response, FLAG_MORE, FLAG_NO_RESPONSE, HEADER_BYTES, MIN_INLINE,
+};
+use super::member::{MemberId, MemberSet, MAX_MEMBERS};
+use super::memory::{Fabric, Memory};
+use super::ring::{
+    Body, PeerFault, PushError, Receiver, RingCounters, RingError, RingLayout, Sender,
+};
+use super::status::Status;
+use core::fmt;
+use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
+
+/// The most requests that a member has open at one peer, however large the ring.
+pub const MAX_REQUESTS: usize = 32;
+/// The most inline data of a response that has to wait for credit.
+pub const MAX_RESPONSE_INLINE: usize = MIN_INLINE;
+
+const SLOT_MASK: u16 = MAX_REQUESTS as u16 - 1;
+const _: () = assert!(MAX_REQUESTS.is_power_of_two());
+
+/// Open requests that a ring of `entries` allows its sender.
+#[must_use]
+pub const fn request_limit(entries: u32) -> u32 {
+    let share = entries.saturating_mul(3) >> 3;
+    if share == 0 {
+        1
+    } else if share > MAX_REQUESTS as u32 {
+        MAX_REQUESTS as u32
+    } else {
+        share
+    }
+}
+
+const FREE: u8 = 0;
+const OPEN: u8 = 1;
+/// Nobody waits for the answer any more, but the peer still holds the request.
+const FORGOTTEN: u8 = 2;
+/// The peer was detached; whoever waits has not been told yet.
+const ABANDONED: u8 = 3;
+
+#[derive(FromZeros, Immutable, KnownLayout)]
+#[repr(C)]
+struct Outstanding {
+    tag: u64,
+    cid: u16,
+    state: u8,
+}
+
+#[derive(FromZeros, Immutable, KnownLayout)]
+#[repr(C)]
+struct Owed {
+    result: u64,
+    cid: u16,
+    status: Status,
+    inline_length: u8,
+    inline: [u8; MAX_RESPONSE_INLINE],
+}
+
+#[derive(FromZeros, Immutable, KnownLayout)]
+struct Peer {
+    sender: Sender,
+    receiver: Receiver,
+    limit: u32,
+    /// Requests of ours that the peer holds.
+    open: u32,
+    /// Requests of the peer that we have not answered on the ring.
+    unanswered: u32,
+    /// The queue of responses that wait for credit.
+    first_owed: u32,
+    owed_count: u32,
+    outstanding: [Outstanding; MAX_REQUESTS],
+    owed: [Owed; MAX_REQUESTS],
+}
+
+/// Why a message was not sent. Nothing of it was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SendError {
+    /// No ring to that member.
+    NotAttached,
+    /// Too many requests open, or the ring is full: try again later.
+    NoCredit,
+    /// The data does not fit into an entry of that ring.
+    TooLong,
+    /// The peer is not believed any more; detach it.
+    Fault(PeerFault),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::NotAttached => f.write_str("no ring to that member"),
+            SendError::NoCredit => f.write_str("no credit"),
+            SendError::TooLong => f.write_str("the data does not fit into an entry"),
+            SendError::Fault(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl From<PushError> for SendError {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Full => SendError::NoCredit,
+            PushError::TooLong => SendError::TooLong,
+            PushError::Fault(fault) => SendError::Fault(fault),
+        }
+    }
+}
+
+/// What came from a peer, in the caller's copy.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrival<'b> {
+    /// The peer asks; if it wants a response, exactly one [`Ipc::respond`] with this `cid` is due.
+    Request {
+        /// Who asks.
+        from: MemberId,
+        /// The request's name.
+        cid: u16,
+        /// Whether a response is due.
+        wants_response: bool,
+        /// What is asked.
+        request: Request<'b>,
+    },
+    /// The answer to a request.
+    Response {
+        /// Who answers.
+        from: MemberId,
+        /// What the request was tagged with.
+        tag: u64,
+        /// The answer.
+        response: Response<'b>,
+    },
+    /// The answer to a request that was forgotten.
+    Late,
+}
+
+/// A request whose answer will never come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Abandoned {
+    /// Who was asked.
+    pub peer: MemberId,
+    /// What the request was tagged with.
+    pub tag: u64,
+}
+
+/// All ends of one member. About 100 KiB: built in place from zeros, then [`Ipc::init`].
+#[derive(FromZeros, Immutable, KnownLayout)]
+pub struct Ipc {
+    me: MemberId,
+    attached: MemberSet,
+    peers: [Peer; MAX_MEMBERS],
+}
+
+impl Ipc {
+    /// Says whose ends these are.
+    pub fn init(&mut self, me: MemberId) {
+        self.me = me;
+    }
+
+    /// Whose ends these are.
+    #[must_use]
+    pub const fn member(&self) -> MemberId {
+        self.me
+    }
+
+    /// The peers to which there are rings.
+    #[must_use]
+    pub const fn peers(&self) -> MemberSet {
+        self.attached
+    }
+
+    /// Whether there are rings to and from `peer`.
+    #[must_use]
+    pub const fn is_attached(&self, peer: MemberId) -> bool {
+        self.attached.contains(peer)
+    }
+
+    /// Joins the two rings between this member and `peer`, whose memory and cells were zeroed.
+    ///
+    /// # Errors
+    /// [`RingError`]; the peer is then detached.
+    pub fn attach(
+        &mut self,
+        peer: MemberId,
+        outgoing: &RingLayout,
+        incoming: &RingLayout,
+    ) -> Result<(), RingError> {
+        self.detach(peer);
+        let me = self.me;
+        let to_peer = outgoing.from == me && outgoing.to == peer;
+        let from_peer = incoming.from == peer && incoming.to == me;
+        let other = self.peers.get_mut(peer.index());
+        let (true, true, Some(other)) = (to_peer, from_peer, other) else {
+            return Err(RingError::Members);
+        };
+        // Request credits count responses on the way back, so both rings must be alike.
+        if outgoing.entries != incoming.entries {
+            return Err(RingError::Entries);
+        }
+        outgoing.check()?;
+        other.receiver.attach(incoming)?;
+        other.sender.attach(outgoing)?;
+        other.limit = request_limit(outgoing.entries);
+        other.open = 0;
+        other.unanswered = 0;
+        other.owed_count = 0;
+        self.attached = self.attached.with(peer);
+        Ok(())
+    }
+
+    /// Leaves the rings to and from `peer`. Open requests are abandoned ([`Ipc::take_abandoned`]),
+    /// owed responses dropped.
+    pub fn detach(&mut self, peer: MemberId) {
+        self.attached = self.attached.without(peer);
+        let Some(other) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        other.sender.detach();
+        other.receiver.detach();
+        other.open = 0;
+        other.unanswered = 0;
+        other.owed_count = 0;
+        for request in &mut other.outstanding {
+            match request.state {
+                OPEN => request.state = ABANDONED,
+                FORGOTTEN => request.state = FREE,
+                _ => {}
+            }
+        }
+    }
+
+    /// One request of a detached peer that nobody was told about yet.
+    pub fn take_abandoned(&mut self) -> Option<Abandoned> {
+        for (index, other) in self.peers.iter_mut().enumerate() {
+            let mut abandoned = other.outstanding.iter_mut();
+            let Some(request) = abandoned.find(|request| request.state == ABANDONED) else {
+                continue;
+            };
+            request.state = FREE;
+            let peer = MemberId::new(u16::try_from(index).ok()?)?;
+            return Some(Abandoned {
+                peer,
+                tag: request.tag,
+            });
+        }
+        None
+    }
+
+    fn peer(&mut self, peer: MemberId) -> Option<&mut Peer> {
+        if self.attached.contains(peer) {
+            self.peers.get_mut(peer.index())
+        } else {
+            None
+        }
+    }
+
+    /// Data bytes that one message to `peer` carries; 0 without a ring.
+    #[must_use]
+    pub fn inline_capacity(&self, peer: MemberId) -> usize {
+        let other = self.peers.get(peer.index());
+        other.map_or(0, |other| other.sender.layout().inline_capacity())
+    }
+
+    /// Requests of this member that `peer` has not answered.
+    #[must_use]
+    pub fn open_requests(&self, peer: MemberId) -> u32 {
+        self.peers.get(peer.index()).map_or(0, |other| other.open)
+    }
+
+    /// Requests of `peer` that this member has not answered.
+    #[must_use]
+    pub fn unanswered(&self, peer: MemberId) -> u32 {
+        let other = self.peers.get(peer.index());
+        other.map_or(0, |other| other.unanswered)
+    }
+
+    /// What the sending and the receiving end of `peer` counted.
+    #[must_use]
+    pub fn counters(&self, peer: MemberId) -> Option<(&RingCounters, &RingCounters)> {
+        let other = self.peers.get(peer.index())?;
+        Some((other.sender.counters(), other.receiver.counters()))
+    }
+
+    /// Sends a request that wants a response; [`Arrival::Response`] will bring `tag` back.
+    /// Returns the CID, by which [`Ipc::forget`] names it.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn request<F: Fabric>(
+        &mut self,
+        to: MemberId,
+        request: &Request<'_>,
+        tag: u64,
+        fabric: &mut F,
+    ) -> Result<u16, SendError> {
+        let other = self.peer(to).ok_or(SendError::NotAttached)?;
+        if other.open >= other.limit {
+            return Err(SendError::NoCredit);
+        }
+        let mut slots = other.outstanding.iter_mut().zip(0_u16..);
+        let free = slots.find(|(slot, _)| slot.state == FREE);
+        let (slot, index) = free.ok_or(SendError::NoCredit)?;
+        // The upper bits count how often the slot was used, so that a late answer finds nobody.
+        let used = slot.cid.wrapping_add(MAX_REQUESTS as u16) & !SLOT_MASK;
+        let cid = used | index;
+        let flags = if request.more { FLAG_MORE } else { 0 };
+        push_request(&mut other.sender, fabric, request, cid, flags)?;
+        slot.cid = cid;
+        slot.tag = tag;
+        slot.state = OPEN;
+        other.open = other.open.saturating_add(1);
+        fabric.notify(to);
+        Ok(cid)
+    }
+
+    /// Sends a request that wants no response. Only goes while the ring has more room than the
+    /// responses may need.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn notice<F: Fabric>(
+        &mut self,
+        to: MemberId,
+        request: &Request<'_>,
+        fabric: &mut F,
+    ) -> Result<(), SendError> {
+        let other = self.peer(to).ok_or(SendError::NotAttached)?;
+        if other.sender.free() <= other.limit {
+            other.sender.refresh(fabric).map_err(SendError::Fault)?;
+            if other.sender.free() <= other.limit {
+                return Err(SendError::NoCredit);
+            }
+        }
+        push_request(&mut other.sender, fabric, request, 0, FLAG_NO_RESPONSE)?;
+        fabric.notify(to);
+        Ok(())
+    }
+
+    /// Answers a request of `to`. Without credit the answer waits here; then inline data of more
+    /// than [`MAX_RESPONSE_INLINE`] bytes becomes [`Status::BUSY`].
+    ///
+    /// # Errors
+    /// [`SendError`], but never [`SendError::NoCredit`].
+    pub fn respond<F: Fabric>(
+        &mut self,
+        to: MemberId,
+        response: &Response<'_>,
+        fabric: &mut F,
+    ) -> Result<(), SendError> {
+        let other = self.peer(to).ok_or(SendError::NotAttached)?;
+        if other.unanswered == 0 || other.owed_count >= other.unanswered {
+            return Err(SendError::Fault(PeerFault::Unmatched));
+        }
+        if other.owed_count == 0 {
+            match other.push_response(response, fabric) {
+                Ok(()) => {
+                    fabric.notify(to);
+                    return Ok(());
+                }
+                Err(PushError::Full) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        other.owe(response);
+        Ok(())
+    }
+
+    /// Sends waiting responses where credit came. Returns whether any went.
+    pub fn service<F: Fabric>(&mut self, fabric: &mut F) -> bool {
+        let mut any = false;
+        for peer in self.attached.iter() {
+            let Some(other) = self.peers.get_mut(peer.index()) else {
+                continue;
+            };
+            if other.owed_count == 0 {
+                continue;
+            }
+            if other.send_owed(fabric) {
+                any = true;
+                fabric.notify(peer);
+            }
+        }
+        any
+    }
+
+    /// Whether responses wait for credit.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.peers.iter().any(|other| other.owed_count != 0)
+    }
+
+    /// Nobody waits for the answer to `cid` any more. The request stays open at the peer, and counts
+    /// as such, until the answer comes or the peer is detached.
+    pub fn forget(&mut self, peer: MemberId, cid: u16) {
+        let Some(other) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let slot = other.outstanding.get_mut(usize::from(cid & SLOT_MASK));
+        match slot {
+            Some(slot) if slot.cid == cid && slot.state == OPEN => slot.state = FORGOTTEN,
+            Some(slot) if slot.cid == cid && slot.state == ABANDONED => slot.state = FREE,
+            _ => {}
+        }
+    }
+
+    /// Takes the next message of `from`, if there is one, into `buffer` (at least the entry size).
+    ///
+    /// # Errors
+    /// [`PeerFault`]: `from` is not believed any more and must be detached.
+    pub fn receive<'b, F: Fabric>(
+        &mut self,
+        from: MemberId,
+        fabric: &mut F,
+        buffer: &'b mut [u8],
+    ) -> Result<Option<Arrival<'b>>, PeerFault> {
+        let other = self.peer(from).ok_or(PeerFault::Fenced)?;
+        let Some(popped) = other.receiver.pop(fabric, buffer)? else {
+            return Ok(None);
+        };
+        if popped.credited {
+            fabric.notify(from);
+        }
+        match popped.entry {
+            Entry::Request {
+                cid,
+                wants_response,
+                request,
+            } => {
+                if wants_response {
+                    if other.unanswered >= other.limit {
+                        return Err(other.receiver.fence_for(PeerFault::TooManyRequests));
+                    }
+                    other.unanswered = other.unanswered.saturating_add(1);
+                }
+                Ok(Some(Arrival::Request {
+                    from,
+                    cid,
+                    wants_response,
+                    request,
+                }))
+            }
+            Entry::Response(response) => match other.settle(response.cid) {
+                Some(Some(tag)) => Ok(Some(Arrival::Response {
+                    from,
+                    tag,
+                    response,
+                })),
+                Some(None) => Ok(Some(Arrival::Late)),
+                None => Err(other.receiver.fence_for(PeerFault::Unmatched)),
+            },
+        }
+    }
+}
+
+fn push_request<M: Memory + ?Sized>(
+    sender: &mut Sender,
+    memory: &mut M,
+    request: &Request<'_>,
+    cid: u16,
+    flags: u8,
+) -> Result<(), SendError> {
+    let header = request.header(cid);
+    let header: &[u8; HEADER_BYTES] = zerocopy::transmute_ref!(&header);
+    let body = Body {
+        kind: Kind::Request,
+        flags,
+        header,
+        data: request.data,
+    };
+    sender.push(memory, &body).map_err(SendError::from)
+}
+
+impl Peer {
+    /// The answer to `cid` came: `Some(Some(tag))` if somebody waits for it, `Some(None)` if it was
+    /// forgotten, `None` if there is no such request.
+    fn settle(&mut self, cid: u16) -> Option<Option<u64>> {
+        let slot = self
+            .outstanding
+            .get_mut(usize::from(cid & SLOT_MASK))
+            .filter(|slot| slot.cid == cid)?;
+        let tag = match slot.state {
+            OPEN => Some(slot.tag),
+            FORGOTTEN => None,
+            _ => return None,
+        };
+        slot.state = FREE;
+        self.open = self.open.saturating_sub(1);
+        Some(tag)
+    }
+
+    fn push_response<M: Memory + ?Sized>(
+        &mut self,
+        response: &Response<'_>,
+        memory: &mut M,
+    ) -> Result<(), PushError> {
+        let header = response.header();
+        let header: &[u8; HEADER_BYTES] = zerocopy::transmute_ref!(&header);
+        let body = Body {
+            kind: Kind::Response,
+            flags: 0,
+            header,
+            data: response.inline,
+        };
+        self.sender.push(memory, &body)?;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        Ok(())
+    }
+
+    fn owe(&mut self, response: &Response<'_>) {
+        let end = self.first_owed.wrapping_add(self.owed_count);
+        let index = end as usize & usize::from(SLOT_MASK);
+        let Some(slot) = self.owed.get_mut(index) else {
+            return;
+        };
+        slot.result = response.result;
+        slot.cid = response.cid;
+        slot.status = response.status;
+        slot.inline_length = 0;
+        match slot.inline.get_mut(..response.inline.len()) {
+            Some(inline) => {
+                inline.copy_from_slice(response.inline);
+                slot.inline_length = response.inline.len() as u8;
+            }
+            None => slot.status = Status::BUSY,
+        }
+        self.owed_count = self.owed_count.saturating_add(1);
+    }
+
+    fn send_owed<M: Memory + ?Sized>(&mut self, memory: &mut M) -> bool {
+        let mut any = false;
+        while self.owed_count != 0 {
+            let index = self.first_owed as usize & usize::from(SLOT_MASK);
+            let Some(owed) = self.owed.get(index) else {
+                break;
+            };
+            let inline = owed.inline;
+            let response = Response {
+                cid: owed.cid,
+                status: owed.status,
+                result: owed.result,
+                inline: inline
+                    .get(..usize::from(owed.inline_length))
+                    .unwrap_or_default(),
+            };
+            if self.push_response(&response, memory).is_err() {
+                break;
+            }
+            self.first_owed = self.first_owed.wrapping_add(1);
+            self.owed_count = self.owed_count.saturating_sub(1);
+            any = true;
+        }
+        any
+    }
+}

@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! One ring: a sending end and a receiving end over shared memory.
+//!
+//! Owns the index arithmetic and what makes an entry or a credit believable. Each end holds its own
+//! index and never trusts the other's. Never interprets entries, and never waits: an end that finds
+//! nothing says so. IDC specification, "Rings".
+
+use super::entry::{self, Entry, Kind, Stamp, Trailer, HEADER_BYTES, MIN_ENTRY_BYTES, MIN_INLINE};
+use super::member::{Location, MemberId};
+use super::memory::{Fault, Memory};
+use core::fmt;
+use zerocopy::IntoBytes as _;
+use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
+
+/// Fewest entries of a ring.
+pub const MIN_ENTRIES: u32 = 4;
+/// Most entries of a ring.
+pub const MAX_ENTRIES: u32 = 4096;
+
+/// Where a ring lies and how it is cut.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RingLayout {
+    /// Entries, a power of two, 4..=4096.
+    pub entries: u32,
+    /// Bytes of an entry, a power of two, 64..=4096.
+    pub entry_bytes: u32,
+    /// Not 0, never used before on this memory.
+    pub epoch: u32,
+    /// Who sends.
+    pub from: MemberId,
+    /// Who receives.
+    pub to: MemberId,
+    /// The first entry, 64-byte aligned.
+    pub base: Location,
+    /// The credit cell, alone in its 64-byte line; the receiver is its only writer.
+    pub credit: Location,
+}
+
+/// What is wrong with a ring's layout.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RingError {
+    /// The number of entries is not a power of two in range.
+    Entries,
+    /// The size of an entry is not a power of two in range.
+    EntryBytes,
+    /// The epoch is 0.
+    Epoch,
+    /// Base or credit cell are not aligned, or reach past the 64-bit end.
+    Placement,
+    /// The ring does not connect the two members that it is meant for.
+    Members,
+}
+
+impl fmt::Display for RingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RingError::Entries => "entries must be a power of two, 4 to 4096",
+            RingError::EntryBytes => "entry size must be a power of two, 64 to 4096 bytes",
+            RingError::Epoch => "the epoch must not be 0",
+            RingError::Placement => "ring or credit cell is misplaced",
+            RingError::Members => "the ring does not connect these members",
+        })
+    }
+}
+
+impl RingLayout {
+    /// Checks everything that can be checked without knowing the memories.
+    ///
+    /// # Errors
+    /// The first [`RingError`] found.
+    pub fn check(&self) -> Result<(), RingError> {
+        if !self.entries.is_power_of_two() || !(MIN_ENTRIES..=MAX_ENTRIES).contains(&self.entries) {
+            return Err(RingError::Entries);
+        }
+        let size = MIN_ENTRY_BYTES as u32..=entry::MAX_ENTRY_BYTES as u32;
+        if !self.entry_bytes.is_power_of_two() || !size.contains(&self.entry_bytes) {
+            return Err(RingError::EntryBytes);
+        }
+        if self.epoch == 0 {
+            return Err(RingError::Epoch);
+        }
+        if self.from == self.to {
+            return Err(RingError::Members);
+        }
+        let bad_base = self.base.offset % 64 != 0 || self.base.at(self.bytes()).is_none();
+        let bad_credit = self.credit.offset % 64 != 0 || self.credit.at(64).is_none();
+        if bad_base || bad_credit {
+            return Err(RingError::Placement);
+        }
+        Ok(())
+    }
+
+    /// Bytes of all entries.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        (self.entries as u64).wrapping_mul(self.entry_bytes as u64)
+    }
+
+    /// Data bytes of one entry.
+    #[must_use]
+    pub const fn inline_capacity(&self) -> usize {
+        (self.entry_bytes as usize).saturating_sub(entry::OVERHEAD_BYTES)
+    }
+
+    /// Entries consumed for each credit that the receiver writes.
+    #[must_use]
+    pub const fn credit_batch(&self) -> u32 {
+        let quarter = self.entries >> 2;
+        if quarter == 0 {
+            1
+        } else {
+            quarter
+        }
+    }
+
+    fn slot(&self, index: u32) -> Result<Location, Fault> {
+        let slot = index & self.entries.wrapping_sub(1);
+        let offset = u64::from(slot).wrapping_mul(u64::from(self.entry_bytes));
+        self.base.at(offset).ok_or(Fault::OutOfRange)
+    }
+
+    /// Place of the last `bytes` bytes of the entry at `index`.
+    fn slot_end(&self, index: u32, bytes: u32) -> Result<Location, Fault> {
+        let from_start = self.entry_bytes.saturating_sub(bytes);
+        self.slot(index)?
+            .at(u64::from(from_start))
+            .ok_or(Fault::OutOfRange)
+    }
+}
+
+/// What one end of a ring has counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RingCounters {
+    /// Entries sent or consumed.
+    pub entries: u64,
+    /// Of these, requests.
+    pub requests: u64,
+    /// Bytes of these entries.
+    pub bytes: u64,
+    /// Sending end: attempts that found no credit.
+    pub stalls: u64,
+    /// Credits written (receiving end) or newly learnt (sending end).
+    pub credits: u64,
+    /// Receiving end: entries of another epoch that were dropped.
+    pub stale: u64,
+    /// Faults; after the first the end is fenced.
+    pub faults: u64,
+}
+
+/// Why a peer is not believed any more. The ring is fenced until it is attached anew.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PeerFault {
+    /// The receiver's credit is impossible.
+    Credit,
+    /// An entry of this epoch has an impossible sequence.
+    Sequence,
+    /// An entry is malformed, or changed while it was copied.
+    Entry,
+    /// More requests are open than the protocol allows.
+    TooManyRequests,
+    /// A response answers no open request.
+    Unmatched,
+    /// The memory cannot be reached.
+    Memory(Fault),
+    /// The end was fenced by an earlier fault.
+    Fenced,
+}
+
+impl fmt::Display for PeerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerFault::Credit => f.write_str("impossible credit"),
+            PeerFault::Sequence => f.write_str("impossible sequence"),
+            PeerFault::Entry => f.write_str("malformed entry"),
+            PeerFault::TooManyRequests => f.write_str("too many open requests"),
+            PeerFault::Unmatched => f.write_str("response without request"),
+            PeerFault::Memory(fault) => fault.fmt(f),
+            PeerFault::Fenced => f.write_str("fenced by an earlier fault"),
+        }
+    }
+}
+
+/// Why an entry was not sent. Nothing was written in any case but a memory fault.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PushError {
+    /// No credit.
+    Full,
+    /// The data does not fit into an entry.
+    TooLong,
+    /// The receiver is not believed any more.
+    Fault(PeerFault),
+}
+
+/// What an entry is to hold, besides its trailer.
+#[derive(Clone, Copy)]
+pub struct Body<'a> {
+    /// Request or response.
+    pub kind: Kind,
+    /// Flags of the trailer.
+    pub flags: u8,
+    /// The header's bytes.
+    pub header: &'a [u8; HEADER_BYTES],
+    /// Inline data.
+    pub data: &'a [u8],
+}
+
+/// The sending end. Owns `tail`; learns the receiver's head from its credit cell and believes it
+/// only if it moved forward and not past `tail`.
+#[derive(FromZeros, Immutable, KnownLayout)]
+pub struct Sender {
+    layout: RingLayout,
+    tail: u32,
+    acknowledged: u32,
+    fenced: bool,
+    counters: RingCounters,
+}
+
+impl Sender {
+    /// Begins at index 0. The ring and its credit cell must have been zeroed.
+    ///
+    /// # Errors
+    /// [`RingError`]; the end is then detached.
+    pub fn attach(&mut self, layout: &RingLayout) -> Result<(), RingError> {
+        self.attach_at(layout, 0)
+    }
+
+    /// Begins at `index`: how tests reach the 32-bit wrap.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_at(&mut self, layout: &RingLayout, index: u32) -> Result<(), RingError> {
+        self.detach();
+        layout.check()?;
+        self.layout = *layout;
+        self.tail = index;
+        self.acknowledged = index;
+        Ok(())
+    }
+
+    /// Ends here; counters stay.
+    pub fn detach(&mut self) {
+        self.layout = RingLayout::default();
+        self.fenced = false;
+    }
+
+    /// Whether there is a ring.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.layout.epoch != 0
+    }
+
+    /// Whether an earlier fault ended it.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn layout(&self) -> &RingLayout {
+        &self.layout
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> &RingCounters {
+        &self.counters
+    }
+
+    /// Entries that may be sent now, as far as the end knows without looking.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        let used = self.tail.wrapping_sub(self.acknowledged);
+        self.layout.entries.saturating_sub(used)
+    }
+
+    /// Looks at the credit cell.
+    ///
+    /// # Errors
+    /// [`PeerFault`]: an impossible credit; the end is fenced.
+    pub fn refresh<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Result<(), PeerFault> {
+        if self.fenced || !self.is_attached() {
+            return Err(PeerFault::Fenced);
+        }
+        let cell = match memory.load_u64(self.layout.credit) {
+            Ok(cell) => Stamp::from_cell(cell),
+            Err(fault) => return Err(self.fence(PeerFault::Memory(fault))),
+        };
+        if cell.epoch != self.layout.epoch {
+            return Ok(());
+        }
+        // Both distances are taken back from the tail, so that neither a head ahead of it nor one
+        // that goes backwards passes.
+        let unread = self.tail.wrapping_sub(cell.sequence);
+        let known = self.tail.wrapping_sub(self.acknowledged);
+        if unread > known {
+            return Err(self.fence(PeerFault::Credit));
+        }
+        if unread < known {
+            self.acknowledged = cell.sequence;
+            self.counters.credits = self.counters.credits.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// Sends one entry.
+    ///
+    /// # Errors
+    /// - [`PushError::Full`]: no credit; try again after the receiver gave some.
+    /// - [`PushError::TooLong`]: `data` exceeds the entry.
+    /// - [`PushError::Fault`]: the receiver's credit is impossible or its memory out of reach.
+    pub fn push<M: Memory + ?Sized>(
+        &mut self,
+        memory: &mut M,
+        body: &Body<'_>,
+    ) -> Result<(), PushError> {
+        if self.fenced || !self.is_attached() {
+            return Err(PushError::Fault(PeerFault::Fenced));
+        }
+        if body.data.len() > self.layout.inline_capacity() {
+            return Err(PushError::TooLong);
+        }
+        if self.free() == 0 {
+            self.refresh(memory).map_err(PushError::Fault)?;
+            if self.free() == 0 {
+                self.counters.stalls = self.counters.stalls.wrapping_add(1);
+                return Err(PushError::Full);
+            }
+        }
+        if let Err(fault) = self.store(memory, body) {
+            return Err(PushError::Fault(self.fence(PeerFault::Memory(fault))));
+        }
+        self.tail = self.tail.wrapping_add(1);
+        let counters = &mut self.counters;
+        counters.entries = counters.entries.wrapping_add(1);
+        counters.bytes = counters
+            .bytes
+            .wrapping_add(u64::from(self.layout.entry_bytes));
+        if body.kind == Kind::Request {
+            counters.requests = counters.requests.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    fn store<M: Memory + ?Sized>(&mut self, memory: &mut M, body: &Body<'_>) -> Result<(), Fault> {
+        let stamp = Stamp {
+            sequence: self.tail,
+            epoch: self.layout.epoch,
+        };
+        let trailer = Trailer::new(self.layout.from, body.kind, body.flags, stamp);
+        let slot = self.layout.slot(self.tail)?;
+        // The first 52 bytes are always written in full, so that reserved fields read as zero.
+        let mut line = [0_u8; MIN_ENTRY_BYTES];
+        let (head, rest) = line.split_at_mut(HEADER_BYTES);
+        let (inline, end) = rest.split_at_mut(MIN_INLINE);
+        head.copy_from_slice(body.header);
+        let (first, more) = body.data.split_at(body.data.len().min(MIN_INLINE));
+        for (to, from) in inline.iter_mut().zip(first) {
+            *to = *from;
+        }
+        if self.layout.entry_bytes == MIN_ENTRY_BYTES as u32 {
+            end.copy_from_slice(trailer.as_bytes());
+            return memory.publish(slot, &line);
+        }
+        let head_bytes = HEADER_BYTES.wrapping_add(MIN_INLINE);
+        if let Some(written) = line.get(..head_bytes) {
+            memory.write(slot, written)?;
+        }
+        if !more.is_empty() {
+            memory.write(slot.at(head_bytes as u64).ok_or(Fault::OutOfRange)?, more)?;
+        }
+        let end = self
+            .layout
+            .slot_end(self.tail, trailer.as_bytes().len() as u32)?;
+        memory.publish(end, trailer.as_bytes())
+    }
+
+    fn fence(&mut self, fault: PeerFault) -> PeerFault {
+        self.fenced = true;
+        self.counters.faults = self.counters.faults.wrapping_add(1);
+        fault
+    }
+}
+
+/// The receiving end. Owns `head` and the credit cell; believes an entry only if epoch and sequence
+/// are the ones expected, and only in its private copy.
+#[derive(FromZeros, Immutable, KnownLayout)]
+pub struct Receiver {
+    layout: RingLayout,
+    head: u32,
+    credited: u32,
+    fenced: bool,
+    /// The last foreign stamp seen at `head`, so that it is counted once.
+    foreign: u64,
+    counters: RingCounters,
+}
+
+impl Receiver {
+    /// Begins at index 0. The ring and its credit cell must have been zeroed.
+    ///
+    /// # Errors
+    /// [`RingError`]; the end is then detached.
+    pub fn attach(&mut self, layout: &RingLayout) -> Result<(), RingError> {
+        self.attach_at(layout, 0)
+    }
+
+    /// Begins at `index`: how tests reach the 32-bit wrap.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_at(&mut self, layout: &RingLayout, index: u32) -> Result<(), RingError> {
+        self.detach();
+        layout.check()?;
+        self.layout = *layout;
+        self.head = index;
+        self.credited = index;
+        self.foreign = 0;
+        Ok(())
+    }
+
+    /// Ends here; counters stay.
+    pub fn detach(&mut self) {
+        self.layout = RingLayout::default();
+        self.fenced = false;
+    }
+
+    /// Whether there is a ring.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.layout.epoch != 0
+    }
+
+    /// Whether an earlier fault ended it.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn layout(&self) -> &RingLayout {
+        &self.layout
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> &RingCounters {
+        &self.counters
+    }
+
+    /// Takes the next entry, if there is one: copies it into `copy`, frees its slot and parses the
+    /// copy. `credited` in the result says that a credit was written for the sender to find.
+    ///
+    /// # Errors
+    /// [`PeerFault`]: the sender is not believed any more; the end is fenced.
+    pub fn pop<'c, M: Memory + ?Sized>(
+        &mut self,
+        memory: &mut M,
+        copy: &'c mut [u8],
+    ) -> Result<Option<Popped<'c>>, PeerFault> {
+        if self.fenced || !self.is_attached() {
+            return Err(PeerFault::Fenced);
+        }
+        match self.look(memory) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(fault) => return Err(self.fence(fault)),
+        }
+        let stamp = self.expected();
+        let from = self.layout.from;
+        let Some(copy) = copy.get_mut(..self.layout.entry_bytes as usize) else {
+            return Err(self.fence(PeerFault::Memory(Fault::OutOfRange)));
+        };
+        let read = self
+            .layout
+            .slot(self.head)
+            .and_then(|slot| memory.read(slot, copy));
+        if let Err(fault) = read {
+            return Err(self.fence(PeerFault::Memory(fault)));
+        }
+        let Ok(entry) = entry::parse(copy, from, stamp) else {
+            return Err(self.fence(PeerFault::Entry));
+        };
+        self.head = self.head.wrapping_add(1);
+        self.foreign = 0;
+        let counters = &mut self.counters;
+        counters.entries = counters.entries.wrapping_add(1);
+        counters.bytes = counters
+            .bytes
+            .wrapping_add(u64::from(self.layout.entry_bytes));
+        if matches!(entry, Entry::Request { .. }) {
+            counters.requests = counters.requests.wrapping_add(1);
+        }
+        match self.give_credit(memory) {
+            Ok(credited) => Ok(Some(Popped { entry, credited })),
+            Err(fault) => Err(self.fence(PeerFault::Memory(fault))),
+        }
+    }
+
+    fn expected(&self) -> Stamp {
+        Stamp {
+            sequence: self.head,
+            epoch: self.layout.epoch,
+        }
+    }
+
+    /// Whether the next entry is there.
+    fn look<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Result<bool, PeerFault> {
+        let place = self
+            .layout
+            .slot_end(self.head, 8)
+            .map_err(PeerFault::Memory)?;
+        let cell = memory.load_u64(place).map_err(PeerFault::Memory)?;
+        let stamp = Stamp::from_cell(cell);
+        if stamp == self.expected() {
+            return Ok(true);
+        }
+        if stamp.epoch == self.layout.epoch {
+            let last_lap = self.head.wrapping_sub(self.layout.entries);
+            return if stamp.sequence == last_lap {
+                Ok(false)
+            } else {
+                Err(PeerFault::Sequence)
+            };
+        }
+        if cell != 0 && cell != self.foreign {
+            self.foreign = cell;
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+        }
+        Ok(false)
+    }
+
+    fn give_credit<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Result<bool, Fault> {
+        if self.head.wrapping_sub(self.credited) < self.layout.credit_batch() {
+            return Ok(false);
+        }
+        memory.store_release_u64(self.layout.credit, self.expected().to_cell())?;
+        self.credited = self.head;
+        self.counters.credits = self.counters.credits.wrapping_add(1);
+        Ok(true)
+    }
+
+    fn fence(&mut self, fault: PeerFault) -> PeerFault {
+        self.fenced = true;
+        self.counters.faults = self.counters.faults.wrapping_add(1);
+        fault
+    }
+
+    /// Stops believing the sender for a reason that lies above the ring.
+    pub fn fence_for(&mut self, fault: PeerFault) -> PeerFault {
+        self.fence(fault)
+    }
+}
+
+/// An entry that was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Popped<'c> {
+    /// The entry, in the caller's copy.
+    pub entry: Entry<'c>,
+    /// A credit was written: the sender may have waited for it.
+    pub credited: bool,
+}
