@@ -109,7 +109,7 @@ impl<const N: usize> RangeAllocator<N> {
         Ok(())
     }
 
-    /// Allocates `len` bytes whose start is a multiple of `align`.
+    /// Allocates `len` bytes whose start, as a number in the space, is a multiple of `align`.
     ///
     /// # Errors
     /// [`RangeError::Empty`], [`RangeError::Alignment`], [`RangeError::NoRecord`],
@@ -256,8 +256,9 @@ impl<const N: usize> RangeAllocator<N> {
             .get_mut(..live)
             .and_then(|records| records.get_mut(index..))
             .ok_or(RangeError::NoRecord)?;
+        // The free record behind the last one takes the range and then moves to its place.
+        *from.last_mut().ok_or(RangeError::NoRecord)? = range;
         from.rotate_right(1);
-        *from.first_mut().ok_or(RangeError::NoRecord)? = range;
         self.live = live as u64;
         self.free_bytes = self.free_bytes.saturating_sub(range.len);
         Ok(())
