@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One queue pair: a submission queue, its completion queue and a table of commands in flight.
+//!
+//! Owns rings, slots, one 4 KiB page of DMA memory a slot (reply data of an admin command, PRP list
+//! of an I/O command) and the doorbells. Never knows what a command means. A completion entry is
+//! hostile: it is copied once and believed only if it names a command in flight.
+//!
+//! The host owns every submission slot between the controller's head and its own tail; as at most
+//! `depth - 1` commands are in flight, the tail never catches up with the head.
+
+use super::{
+    counters::Counters,
+    regs::{
+        Doorbell,
+        Registers, //
+    },
+    spec::{
+        CqeTail,
+        Sqe,
+        Status,
+        CQE_BYTES,
+        SQE_BYTES, //
+    }, //
+};
+use crate::sys::{
+    completion::Completion,
+    dma::DmaBuffer,
+    kthread::Kick,
+    ratelimit::RateLimit, //
+};
+use kernel::{
+    device::{
+        self,
+        Bound, //
+    },
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        barrier,
+        Arc,
+        SpinLockIrq, //
+    },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+/// Told how a command ended. Called exactly once for each command that was accepted.
+///
+/// Runs in hard interrupt context, or in process context with interrupts on when a reset or an
+/// unbind ends the command: it must not sleep, must not call into the drive, and must not drop the
+/// last reference of anything. The submitter keeps its own reference until all its commands are
+/// back.
+pub(crate) trait Complete: Send + Sync {
+    /// `tag` is the submitter's; the errors are those of [`Status::to_result`], `ETIMEDOUT` for a
+    /// command that was not done in time, `ECONNRESET` for one that a controller reset took with
+    /// it, `ENODEV` if the drive went away.
+    fn complete(&self, tag: u64, result: Result);
+}
+
+/// Who waits for a command.
+pub(super) enum Waiter {
+    /// A thread, on the completion of the slot.
+    Thread,
+    /// Nobody any more; the thread gave up. Its reply page stays reserved until the command ends.
+    Orphan,
+    /// The asynchronous event machinery: an Asynchronous Event Request, which has no deadline.
+    Event(Arc<super::aen::AsyncEvents>),
+    /// A submitter of storage commands. `bytes` are counted as read or written on success.
+    Callback {
+        done: Arc<dyn Complete>,
+        tag: u64,
+        bytes: u32,
+        write: bool,
+    },
+}
+
+/// How a command ended: the status, or why there is none, and dword 0.
+#[derive(Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) result: Result<Status>,
+    pub(super) dw0: u32,
+}
+
+enum State {
+    Free,
+    InFlight(Waiter),
+    /// Ended; a thread still has to look at the outcome.
+    Done(Outcome),
+}
+
+struct Slot {
+    state: State,
+    /// Counts the commands in this slot, so that a late completion of an earlier one is recognised.
+    generation: u16,
+    started: Instant<Monotonic>,
+    /// An Abort was sent; the clock was restarted then.
+    aborted: bool,
+}
+
+/// DMA memory of a queue pair; gone once the drive is unbound.
+struct Rings {
+    sq: DmaBuffer,
+    cq: DmaBuffer,
+    pages: KVec<DmaBuffer>,
+}
+
+struct Inner {
+    rings: Option<Rings>,
+    /// Why nothing may be submitted, if so.
+    closed: Option<Error>,
+    tail: u16,
+    head: u16,
+    phase: bool,
+    slots: KVec<Slot>,
+    free: KVec<u16>,
+}
+
+/// Slots are numbered in the low bits of a CID, their generation is above.
+const SLOT_BITS: u32 = 10;
+/// Largest depth of a queue.
+pub(crate) const MAX_DEPTH: u16 = 1 << SLOT_BITS;
+/// Bytes of the page that each slot has.
+pub(super) const PAGE_BYTES: usize = 4096;
+/// Commands reaped under one hold of the lock.
+const BATCH: usize = 8;
+
+/// A command that was not done in time.
+#[derive(Clone, Copy)]
+pub(super) struct Overdue {
+    pub(super) cid: u16,
+    pub(super) aborted: bool,
+}
+
+/// A queue pair. See the module's comment.
+#[pin_data]
+pub(crate) struct Queue {
+    id: u16,
+    depth: u16,
+    dev: ARef<device::Device>,
+    regs: Arc<Registers>,
+    counters: Arc<Counters>,
+    limit: RateLimit,
+    #[pin]
+    inner: SpinLockIrq<Inner>,
+    /// One for each slot; signalled when a [`Waiter::Thread`]'s command has ended.
+    done: Pin<KBox<[Completion]>>,
+}
+
+impl Queue {
+    /// Allocates a queue pair of `depth` entries, closed.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL` for a depth outside 2..=[`MAX_DEPTH`]; `ENOMEM`.
+    pub(super) fn new(
+        dev: &device::Device<Bound>,
+        regs: &Arc<Registers>,
+        counters: &Arc<Counters>,
+        id: u16,
+        depth: u16,
+    ) -> Result<Arc<Self>> {
+        if !(2..=MAX_DEPTH).contains(&depth) {
+            return Err(EINVAL);
+        }
+        let count = depth - 1;
+        let entries = usize::from(depth);
+        let mut pages = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
+        let mut slots = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
+        let mut free = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
+        for slot in (0..count).rev() {
+            pages.push(DmaBuffer::new(dev, PAGE_BYTES)?, GFP_KERNEL)?;
+            free.push(slot, GFP_KERNEL)?;
+            slots.push(
+                Slot {
+                    state: State::Free,
+                    generation: 0,
+                    started: Instant::now(),
+                    aborted: false,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        let rings = Rings {
+            sq: DmaBuffer::new(dev, entries * SQE_BYTES)?,
+            cq: DmaBuffer::new(dev, entries * CQE_BYTES)?,
+            pages,
+        };
+        let done = KBox::pin_slice(
+            |_| Completion::new(),
+            usize::from(count),
+            GFP_KERNEL,
+        )?;
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                depth,
+                dev: dev.into(),
+                regs: regs.clone(),
+                counters: counters.clone(),
+                limit: RateLimit::new(),
+                inner <- new_spinlock_irq!(Inner {
+                    rings: Some(rings),
+                    closed: Some(EBUSY),
+                    tail: 0,
+                    head: 0,
+                    phase: true,
+                    slots,
+                    free,
+                }, "csd::Queue"),
+                done,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Queue identifier; 0 is the admin queue.
+    pub(super) fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Entries of each of the two queues.
+    pub(crate) fn depth(&self) -> u16 {
+        self.depth
+    }
+
+    /// Bytes of host memory that the rings and pages take.
+    pub(crate) fn host_bytes(&self) -> u64 {
+        let entries = u64::from(self.depth);
+        entries * (SQE_BYTES + CQE_BYTES) as u64 + (entries - 1) * PAGE_BYTES as u64
+    }
+
+    /// Bus addresses of the submission and the completion queue.
+    ///
+    /// # Errors
+    ///
+    /// - `ENODEV` once the queue was released.
+    pub(super) fn addresses(&self) -> Result<(u64, u64)> {
+        let inner = self.inner.lock();
+        let rings = inner.rings.as_ref().ok_or(ENODEV)?;
+        Ok((rings.sq.bus_address(), rings.cq.bus_address()))
+    }
+
+    /// Prepares the rings for a controller that knows nothing of this queue yet. While closed only.
+    pub(super) fn rewind(&self) -> Result {
+        let mut inner = self.inner.lock();
+        let rings = inner.rings.as_ref().ok_or(ENODEV)?;
+        rings.cq.clear(rings.cq.len());
+        inner.tail = 0;
+        inner.head = 0;
+        inner.phase = true;
+        Ok(())
+    }
+
+    /// Lets commands in.
+    pub(super) fn open(&self) {
+        self.inner.lock().closed = None;
+    }
+
+    /// Refuses commands from now on with `reason`; those in flight stay.
+    pub(super) fn close(&self, reason: Error) {
+        self.inner.lock().closed = Some(reason);
+    }
+
+    /// Closes the queue and ends every command in flight: overdue ones with `ETIMEDOUT`, others with
+    /// `reason`. The controller must have been stopped from completing any. Process context.
+    pub(super) fn fail_all(&self, reason: Error) {
+        self.close(reason);
+        for index in 0..self.depth - 1 {
+            let mut inner = self.inner.lock();
+            let Some(slot) = inner.slots.get_mut(usize::from(index)) else {
+                continue;
+            };
+            let result = Err(if slot.aborted { ETIMEDOUT } else { reason });
+            let waiter = inner.finish(index, Outcome { result, dw0: 0 });
+            drop(inner);
+            if let Some(waiter) = waiter {
+                self.deliver(index, waiter, Outcome { result, dw0: 0 });
+            }
+        }
+    }
+
+    /// Gives the DMA memory back. The controller must be stopped and `fail_all` done.
+    pub(super) fn release(&self) {
+        let rings = self.inner.lock().rings.take();
+        drop(rings);
+    }
+
+    /// Submits the command that `build` makes, given the bus address of the slot's page and a way to
+    /// write words into that page. Returns the slot.
+    ///
+    /// # Errors
+    ///
+    /// - `EAGAIN` if as many commands are in flight as the queue holds.
+    /// - The reason for which the queue is closed; errors of `build`.
+    pub(super) fn submit(
+        &self,
+        waiter: Waiter,
+        build: impl FnOnce(u64, &mut dyn FnMut(usize, u64) -> Result) -> Result<Sqe>,
+    ) -> Result<u16> {
+        let mut waiter = Some(waiter);
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if let Some(reason) = inner.closed {
+            return Err(reason);
+        }
+        let rings = inner.rings.as_ref().ok_or(ENODEV)?;
+        let index = *inner.free.last().ok_or(EAGAIN)?;
+        let slot = inner.slots.get_mut(usize::from(index)).ok_or(EIO)?;
+        let page = rings.pages.get(usize::from(index)).ok_or(EIO)?;
+        let mut sqe = build(page.bus_address(), &mut |word, value| page.write(word, value))?;
+
+        let generation = slot.generation.wrapping_add(1);
+        let cid = (generation << SLOT_BITS) | index;
+        sqe.cid = cid.into();
+        let base = usize::from(inner.tail) * (SQE_BYTES / 8);
+        for (offset, word) in sqe.words().into_iter().enumerate() {
+            rings.sq.write(base + offset, word)?;
+        }
+        let tail = if inner.tail + 1 == self.depth { 0 } else { inner.tail + 1 };
+        // The entry must be in memory before the controller hears of it.
+        barrier::dma_mb(barrier::Write);
+        self.regs.ring(self.id, Doorbell::Submission, tail)?;
+
+        inner.tail = tail;
+        inner.free.pop();
+        slot.generation = generation;
+        slot.started = Instant::now();
+        slot.aborted = false;
+        if let Some(waiter) = waiter.take() {
+            if matches!(waiter, Waiter::Thread) {
+                if let Some(done) = self.done.get(usize::from(index)) {
+                    done.rearm();
+                }
+            }
+            slot.state = State::InFlight(waiter);
+        }
+        if self.id == 0 {
+            self.counters.admin_commands.hit();
+        } else {
+            self.counters.io_commands.hit();
+        }
+        Ok(index)
+    }
+
+    /// Waits for the command of a [`Waiter::Thread`] in `slot`, for `ms` milliseconds (`None`: until
+    /// the supervisor ends it). Copies the slot's page to `data` and frees the slot.
+    ///
+    /// # Errors
+    ///
+    /// - `ETIMEDOUT` if the time ran out; the slot stays taken until the command ends.
+    /// - Why the command ended without a completion.
+    pub(super) fn wait(&self, slot: u16, ms: Option<u32>, data: &mut [u8]) -> Result<Outcome> {
+        let done = self.done.get(usize::from(slot)).ok_or(EIO)?;
+        loop {
+            let in_time = match ms {
+                Some(ms) => done.wait_timeout(ms),
+                None => {
+                    done.wait();
+                    true
+                }
+            };
+            let mut inner = self.inner.lock();
+            let entry = inner.slots.get_mut(usize::from(slot)).ok_or(EIO)?;
+            match entry.state {
+                State::Done(outcome) => {
+                    entry.state = State::Free;
+                    let copied = if outcome.result.is_ok() {
+                        inner.copy_page(slot, data)
+                    } else {
+                        Ok(())
+                    };
+                    inner.put_free(slot);
+                    return copied.map(|()| outcome);
+                }
+                // A signal meant for the slot's previous command, which had given up waiting.
+                _ if in_time => continue,
+                _ => {
+                    entry.state = State::InFlight(Waiter::Orphan);
+                    return Err(ETIMEDOUT);
+                }
+            }
+        }
+    }
+
+    /// Reaps what the controller has completed. Any context; meant for the interrupt handler.
+    pub(super) fn reap(&self) {
+        loop {
+            let mut batch: [Option<(u16, Waiter, Outcome)>; BATCH] = [const { None }; BATCH];
+            let mut more = false;
+            {
+                let mut guard = self.inner.lock();
+                let inner = &mut *guard;
+                let mut consumed = false;
+                for entry in &mut batch {
+                    let Some((tail, dw0)) = inner.next_completion(self.depth) else {
+                        more = false;
+                        break;
+                    };
+                    more = true;
+                    consumed = true;
+                    let outcome = Outcome {
+                        result: Ok(tail.status()),
+                        dw0,
+                    };
+                    match inner.claim(self.id, tail) {
+                        Some(index) => {
+                            if let Some(waiter) = inner.finish(index, outcome) {
+                                *entry = Some((index, waiter, outcome));
+                            }
+                        }
+                        None => {
+                            self.counters.spurious.hit();
+                            if self.limit.allow() {
+                                dev_warn!(
+                                    &*self.dev,
+                                    "queue {}: completion for no command (cid {:#x}, sq {})\n",
+                                    self.id,
+                                    tail.cid(),
+                                    tail.sqid()
+                                );
+                            }
+                        }
+                    }
+                }
+                if consumed {
+                    // Fails only if the drive is gone, and then nobody cares.
+                    let _ = self.regs.ring(self.id, Doorbell::Completion, inner.head);
+                }
+            }
+            for (index, waiter, outcome) in batch.into_iter().flatten() {
+                self.deliver(index, waiter, outcome);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Tells the waiter. The queue's lock is not held.
+    fn deliver(&self, index: u16, waiter: Waiter, outcome: Outcome) {
+        let result = outcome.result.and_then(Status::to_result);
+        if result.is_err() && !matches!(waiter, Waiter::Event(_)) {
+            self.counters.errors.hit();
+        }
+        match waiter {
+            Waiter::Thread => {
+                if let Some(done) = self.done.get(usize::from(index)) {
+                    done.complete();
+                }
+            }
+            Waiter::Orphan => (),
+            Waiter::Event(events) => events.arrived(outcome),
+            Waiter::Callback {
+                done,
+                tag,
+                bytes,
+                write,
+            } => {
+                if result.is_ok() {
+                    if write {
+                        self.counters.written_bytes.add(bytes.into());
+                    } else {
+                        self.counters.read_bytes.add(bytes.into());
+                    }
+                }
+                done.complete(tag, result);
+            }
+        }
+    }
+
+    /// The command that has been in flight for longest beyond `limit`, if any.
+    pub(super) fn overdue(&self, limit: Delta) -> Option<Overdue> {
+        let inner = self.inner.lock();
+        for (index, slot) in inner.slots.iter().enumerate() {
+            let State::InFlight(waiter) = &slot.state else {
+                continue;
+            };
+            if !matches!(waiter, Waiter::Event(_)) && slot.started.elapsed() > limit {
+                return Some(Overdue {
+                    cid: (slot.generation << SLOT_BITS) | index as u16,
+                    aborted: slot.aborted,
+                });
+            }
+        }
+        None
+    }
+
+    /// Notes that an Abort for `cid` was sent and gives the command the same time once more.
+    /// Returns whether it is still in flight.
+    pub(super) fn mark_aborted(&self, cid: u16) -> bool {
+        let mut inner = self.inner.lock();
+        let index = cid & (MAX_DEPTH - 1);
+        match inner.slots.get_mut(usize::from(index)) {
+            Some(slot)
+                if matches!(slot.state, State::InFlight(_))
+                    && (slot.generation << SLOT_BITS) | index == cid =>
+            {
+                slot.aborted = true;
+                slot.started = Instant::now();
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Inner {
+    /// The next completion entry if its phase says that it is new.
+    fn next_completion(&mut self, depth: u16) -> Option<(CqeTail, u32)> {
+        if self.closed.is_some_and(|reason| reason == ENODEV) {
+            return None;
+        }
+        let rings = self.rings.as_ref()?;
+        let base = usize::from(self.head) * (CQE_BYTES / 8);
+        let tail = CqeTail(rings.cq.read(base + 1).ok()?);
+        if tail.phase() != self.phase {
+            return None;
+        }
+        // Dword 0 was written with the phase or before it: read it after.
+        barrier::dma_mb(barrier::Read);
+        let dw0 = rings.cq.read(base).ok()? as u32;
+        self.head += 1;
+        if self.head == depth {
+            self.head = 0;
+            self.phase = !self.phase;
+        }
+        Some((tail, dw0))
+    }
+
+    /// The slot of the command in flight that a completion names, if it names one.
+    fn claim(&self, queue: u16, tail: CqeTail) -> Option<u16> {
+        let index = tail.cid() & (MAX_DEPTH - 1);
+        let slot = self.slots.get(usize::from(index))?;
+        let expected = (slot.generation << SLOT_BITS) | index;
+        (matches!(slot.state, State::InFlight(_))
+            && tail.cid() == expected
+            && tail.sqid() == queue)
+            .then_some(index)
+    }
+
+    /// Takes the waiter of a command in flight out of its slot. Frees the slot unless a thread has
+    /// yet to fetch the outcome.
+    fn finish(&mut self, index: u16, outcome: Outcome) -> Option<Waiter> {
+        let slot = self.slots.get_mut(usize::from(index))?;
+        match core::mem::replace(&mut slot.state, State::Free) {
+            State::InFlight(Waiter::Thread) => {
+                slot.state = State::Done(outcome);
+                Some(Waiter::Thread)
+            }
+            State::InFlight(waiter) => {
+                self.put_free(index);
+                Some(waiter)
+            }
+            other => {
+                slot.state = other;
+                None
+            }
+        }
+    }
+
+    fn copy_page(&self, index: u16, data: &mut [u8]) -> Result {
+        let rings = self.rings.as_ref().ok_or(ENODEV)?;
+        rings.pages.get(usize::from(index)).ok_or(EIO)?.copy_to(data)
+    }
+
+    fn put_free(&mut self, index: u16) {
+        // The capacity holds every slot, so this cannot fail.
+        let _ = self.free.push_within_capacity(index);
+    }
+}
+
+/// What the interrupt of one vector serves.
+pub(crate) struct VectorHandler {
+    queues: KVec<Arc<Queue>>,
+    counters: Arc<Counters>,
+}
+
+impl VectorHandler {
+    /// A handler for `queues`.
+    pub(super) fn new(queues: KVec<Arc<Queue>>, counters: &Arc<Counters>) -> Self {
+        Self {
+            queues,
+            counters: counters.clone(),
+        }
+    }
+}
+
+impl kernel::irq::Handler for VectorHandler {
+    fn handle(&self) -> kernel::irq::IrqReturn {
+        self.counters.interrupts.hit();
+        for queue in &self.queues {
+            queue.reap();
+        }
+        kernel::irq::IrqReturn::Handled
+    }
+}
+
+/// Rings the bell of a thread when told of a completion. For submitters that poll their own state.
+impl Complete for Kick {
+    fn complete(&self, _tag: u64, _result: Result) {
+        self.kick();
+    }
+}
