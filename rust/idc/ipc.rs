@@ -283,6 +283,13 @@ impl Ipc {
         other.map_or(0, |other| other.unanswered)
     }
 
+    /// Whether either ring between this member and `peer` was fenced by a fault.
+    #[must_use]
+    pub fn is_fenced(&self, peer: MemberId) -> bool {
+        let other = self.peers.get(peer.index());
+        other.is_some_and(|other| other.sender.is_fenced() || other.receiver.is_fenced())
+    }
+
     /// What the sending and the receiving end of `peer` counted.
     #[must_use]
     pub fn counters(&self, peer: MemberId) -> Option<(&RingCounters, &RingCounters)> {

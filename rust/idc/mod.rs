@@ -8,6 +8,7 @@ pub mod ipc;
 pub mod member;
 pub mod memory;
 pub mod mesh;
+pub mod pipeline;
 pub mod range;
 pub mod ring;
 pub mod status;
