@@ -37,7 +37,10 @@ use super::{
         VectorHandler,
         Waiter, //
     },
-    regs::Registers,
+    regs::{
+        Registers,
+        CSTS, //
+    },
     spec::{
         nvm,
         Sqe, //
@@ -45,7 +48,7 @@ use super::{
 };
 use crate::sys::{
     kthread::Kick,
-    pci::BusMaster,
+    pci::Function,
     region::{
         MemoryKind,
         Region, //
@@ -162,7 +165,7 @@ pub(crate) struct StorageRequest {
 pub(crate) struct Controller {
     pub(super) dev: ARef<device::Device>,
     pub(super) settings: Settings,
-    pub(super) master: BusMaster,
+    pub(super) function: Function,
     pub(super) regs: Arc<Registers>,
     pub(super) admin: Arc<Queue>,
     pub(super) io: KVec<Arc<Queue>>,
@@ -231,7 +234,7 @@ impl Controller {
             pin_init!(Self {
                 dev: dev.into(),
                 settings,
-                master: BusMaster::new(pdev),
+                function: Function::new(pdev),
                 regs,
                 admin,
                 io,
@@ -292,6 +295,21 @@ impl Controller {
         }
     }
 
+    /// Reads CSTS and makes sure that it is the device which answered.
+    ///
+    /// # Errors
+    ///
+    /// - `ENODEV` if the device is gone.
+    pub(super) fn status(&self) -> Result<CSTS> {
+        let csts = self.regs.csts()?;
+        // All ones is what most platforms answer for a device that is gone, but some give zeros,
+        // which look like a controller that is not ready.
+        if !bool::from(csts.rdy()) && !self.function.is_present() {
+            return Err(ENODEV);
+        }
+        Ok(csts)
+    }
+
     /// Runs an admin command and returns its reply. Sleeps.
     ///
     /// # Errors
@@ -316,10 +334,11 @@ impl Controller {
             Patience::Bounded => Some(self.settings.command_timeout_ms),
             Patience::Supervised => None,
         };
-        let outcome = self.admin.wait(slot, limit, match &mut data {
+        let buffer: &mut [u8] = match &mut data {
             Ok(data) => data,
             Err(_) => &mut [],
-        })?;
+        };
+        let outcome = self.admin.wait(slot, limit, buffer, &|| self.status().map(|_| ()))?;
         outcome.result?.to_result()?;
         command.reply(outcome.dw0, &data?)
     }

@@ -119,7 +119,7 @@ impl Controller {
                 if self.stopping.load(Acquire) && ready {
                     return Err(ECANCELED);
                 }
-                self.regs.csts()
+                self.status()
             },
             |csts| bool::from(csts.rdy()) == ready || (ready && bool::from(csts.cfs())),
             Delta::from_millis(1),
@@ -144,8 +144,8 @@ impl Controller {
 
     /// Clears CC.EN and waits until the controller has stopped: it then touches no queue any more.
     fn disable(&self) -> Result {
-        // All ones would read as a configuration, so ask for the status first.
-        self.regs.csts()?;
+        // What a device that is gone answers would read as a configuration: look at the status first.
+        self.status()?;
         let cc = self.regs.cc()?;
         if bool::from(cc.en()) {
             self.regs.set_cc(cc.with_en(false).with_const_shn::<0>())?;
@@ -155,7 +155,7 @@ impl Controller {
 
     /// Gives the controller its admin queue and enables it.
     fn enable(&self) -> Result {
-        self.master.enable();
+        self.function.enable_master();
         self.admin.rewind()?;
         let (sq, cq) = self.admin.addresses()?;
         let entries = u32::from(self.admin.depth()) - 1;
@@ -306,7 +306,7 @@ impl Controller {
             }
             fsleep(Delta::from_millis(500));
         }
-        self.master.disable();
+        self.function.disable_master();
         self.set_state(State::Failed);
         self.fail_queues(EIO);
         dev_err!(self.device(), "given up; unbind and bind it to try again\n");
@@ -341,7 +341,7 @@ impl Controller {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Release);
         let control = self.control.lock();
-        if self.state() == State::Gone && self.regs.csts().is_err() {
+        if self.state() == State::Gone && self.status().is_err() {
             return;
         }
         let was = self.state();
@@ -349,7 +349,7 @@ impl Controller {
         for queue in &self.io {
             queue.close(ENODEV);
         }
-        let reachable = self.regs.csts().is_ok();
+        let reachable = self.status().is_ok();
         if reachable && was == State::Ready {
             self.delete_queues();
         }
@@ -361,7 +361,7 @@ impl Controller {
             }
         }
         // Whatever the controller thinks, from here on it reaches no memory.
-        self.master.disable();
+        self.function.disable_master();
         self.fail_queues(ENODEV);
     }
 
@@ -387,7 +387,7 @@ impl Controller {
         self.regs.set_cc(cc.try_with_shn(SHUTDOWN_NORMAL)?)?;
         let limit = self.facts.lock().info.map_or(5000, |info| info.shutdown_ms);
         read_poll_timeout(
-            || self.regs.csts(),
+            || self.status(),
             |csts| csts.shst().get() == SHUTDOWN_COMPLETE,
             Delta::from_millis(1),
             Delta::from_millis(limit.into()),

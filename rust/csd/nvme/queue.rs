@@ -126,6 +126,8 @@ const SLOT_BITS: u32 = 10;
 pub(crate) const MAX_DEPTH: u16 = 1 << SLOT_BITS;
 /// Bytes of the page that each slot has.
 pub(super) const PAGE_BYTES: usize = 4096;
+/// How often a waiting thread looks whether the device is still there, in milliseconds.
+const PRESENCE_MS: u32 = 100;
 /// Commands reaped under one hold of the lock.
 const BATCH: usize = 8;
 
@@ -348,26 +350,40 @@ impl Queue {
     }
 
     /// Waits for the command of a [`Waiter::Thread`] in `slot`, for `ms` milliseconds (`None`: until
-    /// the supervisor ends it). Copies the slot's page to `data` and frees the slot.
+    /// the supervisor ends it), or until `alive` says otherwise. Copies the slot's page to `data`
+    /// and frees the slot.
     ///
     /// # Errors
     ///
-    /// - `ETIMEDOUT` if the time ran out; the slot stays taken until the command ends.
+    /// - `ETIMEDOUT` if the time ran out, or the error of `alive`; the slot then stays taken until the
+    ///   command ends.
     /// - Why the command ended without a completion.
-    pub(super) fn wait(&self, slot: u16, ms: Option<u32>, data: &mut [u8]) -> Result<Outcome> {
+    pub(super) fn wait(
+        &self,
+        slot: u16,
+        ms: Option<u32>,
+        data: &mut [u8],
+        alive: &dyn Fn() -> Result,
+    ) -> Result<Outcome> {
         let done = self.done.get(usize::from(slot)).ok_or(EIO)?;
+        let mut left = ms;
         loop {
-            let in_time = match ms {
-                Some(ms) => done.wait_timeout(ms),
-                None => {
-                    done.wait();
-                    true
+            let slice = left.map_or(PRESENCE_MS, |left| left.min(PRESENCE_MS));
+            let given_up = if done.wait_timeout(slice) {
+                None
+            } else {
+                left = left.map(|left| left.saturating_sub(slice));
+                match alive() {
+                    Err(error) => Some(error),
+                    Ok(()) if left == Some(0) => Some(ETIMEDOUT),
+                    Ok(()) => None,
                 }
             };
             let mut inner = self.inner.lock();
             let entry = inner.slots.get_mut(usize::from(slot)).ok_or(EIO)?;
-            match entry.state {
-                State::Done(outcome) => {
+            match (&entry.state, given_up) {
+                (State::Done(outcome), _) => {
+                    let outcome = *outcome;
                     entry.state = State::Free;
                     let copied = if outcome.result.is_ok() {
                         inner.copy_page(slot, data)
@@ -377,11 +393,11 @@ impl Queue {
                     inner.put_free(slot);
                     return copied.map(|()| outcome);
                 }
-                // A signal meant for the slot's previous command, which had given up waiting.
-                _ if in_time => continue,
-                _ => {
+                // Not yet, or a signal for the slot's previous command, which had been given up.
+                (_, None) => continue,
+                (_, Some(error)) => {
                     entry.state = State::InFlight(Waiter::Orphan);
-                    return Err(ETIMEDOUT);
+                    return Err(error);
                 }
             }
         }

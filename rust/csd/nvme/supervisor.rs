@@ -67,13 +67,17 @@ pub(crate) fn run(controller: &Arc<Controller>, kick: &Kick, notify: &dyn Fn(Not
         if controller.state() != State::Ready || controller.stopping.load(Relaxed) {
             continue;
         }
-        match controller.regs.csts() {
+        match controller.status() {
             Err(_) => {
                 controller.lost(&changed);
                 continue;
             }
             Ok(csts) if bool::from(csts.cfs()) => {
                 controller.recover("it reports fatal status", &changed);
+                continue;
+            }
+            Ok(csts) if !bool::from(csts.rdy()) => {
+                controller.recover("it stopped by itself", &changed);
                 continue;
             }
             Ok(_) => (),

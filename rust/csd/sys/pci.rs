@@ -101,27 +101,34 @@ impl Drop for Enabled {
     }
 }
 
-/// The right to let a function master the bus, or not. For its driver while it is bound.
-pub(crate) struct BusMaster {
+/// What a driver may do to its function, beside registers, for as long as it is bound.
+pub(crate) struct Function {
     pdev: ARef<pci::Device>,
 }
 
-impl BusMaster {
-    /// A switch for `pdev`.
+impl Function {
+    /// A handle to `pdev`.
     pub(crate) fn new(pdev: &pci::Device<Bound>) -> Self {
         Self { pdev: pdev.into() }
     }
 
     /// Lets the device start transactions.
-    pub(crate) fn enable(&self) {
+    pub(crate) fn enable_master(&self) {
         // SAFETY: A valid device.
         unsafe { bindings::pci_set_master(raw(&self.pdev)) };
     }
 
     /// Stops the device from starting transactions: the last resort against stray DMA.
-    pub(crate) fn disable(&self) {
+    pub(crate) fn disable_master(&self) {
         // SAFETY: A valid device.
         unsafe { bindings::pci_clear_master(raw(&self.pdev)) };
+    }
+
+    /// Whether the device answers in configuration space. Slow; may be called in any context that
+    /// may read configuration space.
+    pub(crate) fn is_present(&self) -> bool {
+        // SAFETY: A valid device.
+        unsafe { bindings::pci_device_is_present(raw(&self.pdev)) }
     }
 }
 
@@ -275,10 +282,4 @@ impl Drop for IoMapping {
         // SAFETY: Mapped in `BarClaim::map`.
         unsafe { bindings::iounmap(self.base.cast()) };
     }
-}
-
-/// Whether the PCI core has seen the device vanish.
-pub(crate) fn is_present(dev: &pci::Device<Bound>) -> bool {
-    // SAFETY: A valid device.
-    unsafe { bindings::pci_device_is_present(raw(dev)) }
 }
