@@ -132,7 +132,9 @@ ktap_one() {
 	local name=$1 function=$2 seconds=$3 pid status watchdog
 	rm -f "$tmp/skip"
 	set -m
-	("$function") >"$tmp/said" 2>&1 </dev/null &
+	# A function, or a command with its arguments
+	# shellcheck disable=SC2086
+	($function) >"$tmp/said" 2>&1 </dev/null &
 	pid=$!
 	(sleep "$seconds" && touch "$tmp/late" && kill -KILL -- "-$pid") >/dev/null 2>&1 </dev/null &
 	watchdog=$!

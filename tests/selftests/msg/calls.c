@@ -112,12 +112,12 @@ static void in_order(void)
 		struct csd_msg_recv recv;
 
 		expect(call(fd, CSD_IOC_MSG_CALL, &msg), 0, "message %u", i);
-		if (i % 2)
-			continue;
-		/* Two in the inbox at a time */
-		expect(receive(fd, mesh, 2, 5000, &recv, &room, sizeof(room)), 0, "receiving");
-		equal(recv.from, 1, "the sender");
-		equal(room, i / 2, "the oldest message comes first");
+		/* Up to three in the inbox at a time */
+		for (uint32_t k = 2; i % 3 == 2 && k < 3; k--) {
+			expect(receive(fd, mesh, 2, 5000, &recv, &room, sizeof(room)), 0, "receiving");
+			equal(recv.from, 1, "the sender");
+			equal(room, i - k, "the oldest message comes first");
+		}
 	}
 	destroy_all(fd);
 }
