@@ -96,7 +96,9 @@ def build(path, *, base, release, top, module, programs, config, command):
         archive.add("vm/cmd", f"#!/bin/sh\nexec {shlex.join(command)}\n", 0o755)
         if programs.is_dir():
             archive.copy("usr/bin", programs)
-        if (top / "tests/selftests").is_dir():
-            archive.copy("tests/selftests", top / "tests/selftests")
+        # The suites, and beside each the native programs that were built for it
+        for suites in (top / "tests/selftests", top / "build/selftests"):
+            if suites.is_dir():
+                archive.copy("tests/selftests", suites)
         archive.close()
     shutil.rmtree(scratch)

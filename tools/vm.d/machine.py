@@ -12,7 +12,7 @@ import threading
 from collections import deque
 
 # Port numbers on the virtio-serial bus; guest/init opens them as /dev/vport0pN.
-# Port 0 is the console of `tools/vm shell`, /dev/hvc0.
+# Port 0 is CMD's terminal where it has one, /dev/hvc0.
 PORTS = {"in": 1, "out": 2, "err": 3, "control": 4, "faults": 5}
 
 
@@ -68,8 +68,8 @@ def command_line(options, *, kernel, initrd, console, disks, chardevs, append):
         args += ["-chardev", f"socket,id={name},fd={descriptor}"]
     args += ["-object", "monitor-qmp,id=door,chardev=qmp"]
     args += ["-device", "virtio-serial-pci"]
-    if "shell" in chardevs:
-        args += ["-device", "virtconsole,chardev=shell,nr=0"]
+    if "terminal" in chardevs:
+        args += ["-device", "virtconsole,chardev=terminal,nr=0"]
     for name, nr in PORTS.items():
         args += ["-device", f"virtserialport,chardev={name},nr={nr},name=csd.{name}"]
     if options.share:

@@ -40,7 +40,7 @@ GRACE = 15.0
 
 
 def parse(argv):
-    """The options, and CMD as a list (None for the interactive shell)."""
+    """The options, and CMD as a list (a login shell for `shell`)."""
     parser = argparse.ArgumentParser(prog="tools/vm", epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      usage="tools/vm run [OPTION]... -- CMD...\n       tools/vm shell [OPTION]...")
@@ -61,6 +61,7 @@ def parse(argv):
     add("--nvme", action="append", default=[], metavar="N=PROP=VALUE,...",
         help="more properties of drive N (*: all)")
     add("--qemu", action="append", default=[], metavar="ARG", help="one more argument for QEMU")
+    add("--tty", action="store_true", help="give CMD a terminal, ours; its stderr comes out on stdout")
     add("--console", metavar="FILE", help="where the console's log goes (default build/vm/console.PID.log)")
     split = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:split])
@@ -78,8 +79,10 @@ def parse(argv):
     if options.mode == "shell":
         if command:
             parser.error("shell takes no CMD")
-        if not sys.stdin.isatty():
-            parser.error("shell needs a terminal")
+        options.tty = True
+        command = ["bash", "-l"]
+    if options.tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        parser.error("a terminal is asked for, and there is none")
     if options.timeout is None and options.mode == "run":
         options.timeout = 300.0
     options.backing = {}
@@ -133,19 +136,17 @@ class Run:
 
     def start(self):
         """Builds the initramfs and starts QEMU."""
-        shell = self.options.mode == "shell"
-        if shell:
-            rows, columns = os.get_terminal_size()[::-1]
+        rows, columns = os.get_terminal_size()[::-1] if self.options.tty else (0, 0)
         module, programs = self._parts()
         image = self.folder / "initrd"
         initrd.build(
             image, base=Path(os.environ["CSD_VM_BASE"]), release=os.environ["CSD_RELEASE"], top=self.top,
-            module=module, programs=programs, command=self.command or ["true"],
+            module=module, programs=programs, command=self.command,
             config={
                 "DRIVES": str(self.options.drives),
                 "BARE": "1" if self.options.bare else "",
                 "SHARE": "1" if self.options.share else "",
-                "SHELL_MODE": f"rows {rows} cols {columns}" if shell else "",
+                "TERMINAL": f"rows {rows} cols {columns}" if self.options.tty else "",
             })
         disks = []
         for i in range(self.options.drives):
@@ -160,7 +161,7 @@ class Run:
             for old in sorted(self.console.parent.glob("console.*.log"), key=os.path.getmtime)[:-20]:
                 old.unlink(missing_ok=True)
         ends = {}
-        for name in ("qmp", *machine.PORTS, *(["shell"] if shell else [])):
+        for name in ("qmp", *machine.PORTS, *(["terminal"] if self.options.tty else [])):
             ours, theirs = socket.socketpair()
             self.sockets[name] = ours
             ends[name] = theirs
@@ -233,7 +234,7 @@ class Run:
             word, _, rest = line.decode(errors="replace").partition(" ")
             if word == "ready":
                 self.qmp.greet()
-                self._feed("shell" if self.options.mode == "shell" else "in")
+                self._feed("terminal" if self.options.tty else "in")
             elif word == "exit":
                 self.status = int(rest)
                 self.powering_off = time.monotonic()
@@ -255,8 +256,8 @@ class Run:
     def serve(self):
         """Carries the streams until the guest is off; returns the exit status."""
         started = time.monotonic()
-        if self.options.mode == "shell":
-            self._relay("shell", 1)
+        if self.options.tty:
+            self._relay("terminal", 1)
         self._relay("out", 1)
         self._relay("err", 2)
         self._watch(self.sockets["control"], self._on_control)
@@ -317,7 +318,7 @@ def main():
     try:
         run = Run(options, command, folder)
         run.start()
-        if options.mode == "shell":
+        if options.tty:
             terminal = termios.tcgetattr(0)
             tty.setraw(0)
         return run.serve()
