@@ -62,7 +62,7 @@ pub struct Filter {
     records_out: u64,
     /// Bytes of a record in the scratch memory.
     carried: u32,
-    /// Bytes of it that have been copied to the output.
+    /// Bytes of it that have been copied to the output; 0 but while the mode is [`Mode::Drain`].
     drained: u32,
     program: Program,
     mode: Mode,
@@ -99,7 +99,6 @@ impl Filter {
         let record = scratch.get(..self.carried as usize);
         if self.matches(record.ok_or(FunctionError::Scratch)?) {
             self.mode = Mode::Drain;
-            self.drained = 0;
         } else {
             self.carried = 0;
         }
