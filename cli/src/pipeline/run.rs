@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `csdctl pipeline run`.
+//!
+//! Owns the order of things: nothing is created before the pipeline makes sense, nothing is left
+//! behind by one that failed unless that was asked for.
+
+use super::report::{findings, not_started, stages, PipelineReport};
+use super::target::{self, Target};
+use super::{member, prepare, sink, stream, Prepared, RunArgs, SourceReport};
+use crate::device::Sink;
+use crate::failure::{Failure, Outcome};
+use crate::names::{drive_name, joined};
+use crate::output::Output;
+use crate::sys::abi::{csd_pipeline_progress, CSD_DRIVE_PROXIED};
+use crate::units::{count, hex, size, time};
+use crate::World;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What `run` reports, as JSON has it.
+#[derive(Serialize)]
+struct RunReport {
+    source: SourceReport,
+    sink: SinkReport,
+    ivs: Vec<IvReport>,
+    proxied: Vec<String>,
+    pipeline: PipelineReport,
+}
+
+#[derive(Serialize)]
+struct SinkReport {
+    kind: &'static str,
+    path: Option<String>,
+    drive: Option<String>,
+    nsid: Option<u32>,
+    offset: Option<u64>,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct IvReport {
+    stage: usize,
+    iv: String,
+    drawn: bool,
+    file: Option<String>,
+}
+
+/// Runs a pipeline to its end.
+///
+/// # Errors
+/// It makes no sense, cannot be started, fails, or is cancelled.
+pub fn run(args: &RunArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcome {
+    let mut prepared = prepare(&args.source, world)?;
+    let target = target(args, &prepared, world)?;
+    prepared.request.sink = match &target {
+        Target::Drive { drive, offset } => {
+            let drive = member(&prepared.drives, &prepared.mesh, &drive_name(*drive))?;
+            sink::check(
+                &*prepared.device,
+                &prepared.drives,
+                &prepared.mesh,
+                &drive,
+                (args.to_namespace, *offset),
+                args.force,
+            )?
+        }
+        Target::File(_) | Target::Stdout => Sink::Descriptor,
+    };
+    let mut file = match &target {
+        Target::File(path) => Some(target::Output::create(path)?),
+        Target::Drive { .. } | Target::Stdout => None,
+    };
+    let ended = stream(&prepared, &target, file.as_mut(), world, output);
+    let (number, progress) = match (ended, file) {
+        (Ok(ended), None) => ended,
+        (Ok(ended), Some(file)) => {
+            file.finish()?;
+            ended
+        }
+        (Err(mut failure), file) => {
+            let kept = file
+                .filter(|_| args.keep_partial)
+                .and_then(target::Output::keep_partial);
+            if let (Some(path), false) = (kept, failure.message.is_empty()) {
+                failure.message +=
+                    &format!("; what there is of the result is in {}", path.display());
+            }
+            return Err(failure);
+        }
+    };
+    let ivs = write_drawn_ivs(&prepared, &target)?;
+    report(&prepared, &target, number, &progress, ivs, output)
+}
+
+/// Where the result goes.
+fn target(args: &RunArgs, prepared: &Prepared, world: &World<'_>) -> Outcome<Target> {
+    let target = match &args.to {
+        Some(text) => target::parse(text, &prepared.drives)?,
+        None if world.terminal.out => {
+            return Err(Failure::usage("nothing says where the result goes")
+                .remedy("--to FILE; --to - prints it on this terminal"));
+        }
+        None => Target::Stdout,
+    };
+    let drive = matches!(target, Target::Drive { .. });
+    for (given, option) in [
+        (args.force, "--force"),
+        (args.to_namespace.is_some(), "--to-namespace"),
+    ] {
+        if given && !drive {
+            return Err(
+                Failure::usage(format!("{option} is for results that go to a drive")).remedy(
+                    format!("the command without {option}, or --to DRIVE:OFFSET"),
+                ),
+            );
+        }
+    }
+    Ok(target)
+}
+
+fn stream(
+    prepared: &Prepared,
+    target: &Target,
+    mut file: Option<&mut target::Output>,
+    world: &World<'_>,
+    output: &mut Output<'_>,
+) -> Outcome<(u64, csd_pipeline_progress)> {
+    // A bar on the terminal that the result is printed on would spoil both.
+    let bar = world.terminal.err
+        && !output.is_json()
+        && !(*target == Target::Stdout && world.terminal.out);
+    stream::run(
+        &*prepared.device,
+        &prepared.request,
+        bar,
+        &|error| not_started(error, &prepared.stages, &prepared.drives, &prepared.mesh),
+        &mut |bytes| match &mut file {
+            Some(file) => file.write(bytes),
+            None => output.raw(bytes),
+        },
+    )
+}
+
+/// Writes the IVs that were drawn beside the result, if that is a file with a place beside it.
+fn write_drawn_ivs(prepared: &Prepared, target: &Target) -> Outcome<Vec<IvReport>> {
+    let drawn: Vec<[u8; 16]> = prepared
+        .stages
+        .ivs
+        .iter()
+        .flatten()
+        .filter(|iv| iv.drawn)
+        .map(|iv| iv.iv)
+        .collect();
+    let file = match target {
+        Target::File(path) if !drawn.is_empty() && is_regular(path) => {
+            Some(target::write_ivs(path, &drawn)?)
+        }
+        _ => None,
+    };
+    let shown = |path: &PathBuf| path.display().to_string();
+    let ivs = prepared.stages.ivs.iter().enumerate();
+    Ok(ivs
+        .filter_map(|(stage, iv)| {
+            let iv = (*iv)?;
+            Some(IvReport {
+                stage,
+                iv: hex(&iv.iv),
+                drawn: iv.drawn,
+                file: file.as_ref().filter(|_| iv.drawn).map(shown),
+            })
+        })
+        .collect())
+}
+
+fn is_regular(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file())
+}
+
+fn report(
+    prepared: &Prepared,
+    target: &Target,
+    number: u64,
+    progress: &csd_pipeline_progress,
+    ivs: Vec<IvReport>,
+    output: &mut Output<'_>,
+) -> Outcome {
+    let mut drives = vec![prepared.source.info.drive];
+    drives.extend(stages(progress).iter().map(|stage| stage.drive));
+    let mut sink = SinkReport {
+        kind: "stdout",
+        path: None,
+        drive: None,
+        nsid: None,
+        offset: None,
+        bytes: progress.bytes_out,
+    };
+    match (target, prepared.request.sink) {
+        (Target::File(path), _) => {
+            sink.kind = "file";
+            sink.path = Some(path.display().to_string());
+        }
+        (
+            _,
+            Sink::Namespace {
+                drive,
+                nsid,
+                offset,
+                ..
+            },
+        ) => {
+            sink.kind = "namespace";
+            sink.drive = Some(drive_name(drive));
+            sink.nsid = Some(nsid);
+            sink.offset = Some(offset);
+            drives.push(drive);
+        }
+        (Target::Stdout | Target::Drive { .. }, Sink::Descriptor) => {}
+    }
+    drives.sort_unstable();
+    drives.dedup();
+    let proxied: Vec<String> = drives
+        .iter()
+        .filter_map(|number| prepared.drives.number(*number))
+        .filter(|drive| drive.info.kind == CSD_DRIVE_PROXIED)
+        .map(crate::names::Drive::name)
+        .collect();
+    let text = summary(progress, &sink, &ivs, &proxied);
+    let report = RunReport {
+        source: prepared.source_report(),
+        sink,
+        ivs,
+        proxied,
+        pipeline: PipelineReport::new(number, prepared.mesh.info.mesh, progress),
+    };
+    if *target == Target::Stdout {
+        return output.aside(&text, &report);
+    }
+    output.line(&text)?;
+    output.json(&report)
+}
+
+/// What people are told: figures, findings, where the result is, IVs that were drawn.
+fn summary(
+    progress: &csd_pipeline_progress,
+    sink: &SinkReport,
+    ivs: &[IvReport],
+    proxied: &[String],
+) -> String {
+    let why = match proxied {
+        [] => String::new(),
+        [one] => format!(" ({one} is proxied)"),
+        many => format!(" ({} are proxied)", joined(many.iter().cloned())),
+    };
+    let mut lines = vec![format!(
+        "{} in, {} out, {}. Messages: {}. Through the host's CPU: {}{why}.",
+        size(progress.bytes_in),
+        size(progress.bytes_out),
+        time(progress.elapsed_ns),
+        count(progress.messages),
+        size(progress.host_cpu_bytes)
+    )];
+    lines.extend(findings(progress));
+    if let (Some(drive), Some(nsid), Some(offset)) = (&sink.drive, sink.nsid, sink.offset) {
+        lines.push(format!(
+            "Result: {} bytes from byte {} of namespace {nsid} of {drive} on; the rest of the last block is zeroed.",
+            count(sink.bytes),
+            count(offset)
+        ));
+    }
+    for iv in ivs.iter().filter(|iv| iv.drawn) {
+        let also = iv
+            .file
+            .as_ref()
+            .map_or(String::new(), |file| format!(", also in {file}"));
+        lines.push(format!("IV (drawn{also}): {}", iv.iv));
+    }
+    lines.join("\n")
+}
