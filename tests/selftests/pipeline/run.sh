@@ -93,7 +93,7 @@ it "the report's counts are those of wc and awk" t_report
 t_report() {
 	local report
 	upper >"$tmp/rows"
-	report=$(j '.pipeline // . | [.state, .bytes_in, .bytes_out, .stages[0].records_in, .stages[0].records_out,
+	report=$(j '.pipeline | [.state, .bytes_in, .bytes_out, .stages[0].records_in, .stages[0].records_out,
 		.stages[0].function, .stages[1].function, .stages[1].bytes_out] | map(tostring) | join(" ")' \
 		pipeline run filter,encrypt --from csd0 --length "$bytes" --delimiter ';' --where "$where" \
 		--key-file "$tmp/key" --iv $iv --to "$tmp/out")
@@ -188,7 +188,7 @@ it "checksum is CRC-32C: the vectors of RFC 3720 and the check value" t_checksum
 t_checksum() {
 	local at=0 length crc
 	while read -r length crc; do
-		eq "$(j '[.pipeline // . | .stages[].crc32c] | map(tostring) | join(" ")' pipeline run checksum --from csd2 --offset $((at * 4096)) \
+		eq "$(j '[.pipeline | .stages[].crc32c] | map(tostring) | join(" ")' pipeline run checksum --from csd2 --offset $((at * 4096)) \
 			--length "$length" --to "$tmp/out")" $((16#$crc)) "CRC of vector $at"
 		eq "$(stat -c %s "$tmp/out")" "$length" "bytes that checksum passed on"
 		at=$((at + 1))
@@ -206,7 +206,7 @@ it "checksum passes data on unchanged, and its CRC does not depend on the chunks
 t_checksum_chunks() {
 	local chunk crc first=
 	for chunk in 4KiB 12KiB 64KiB 1MiB; do
-		crc=$(j '.pipeline // . | .stages[0].crc32c' pipeline run checksum --from csd1 --offset 3 --length 1000003 --chunk $chunk --to "$tmp/out")
+		crc=$(j '.pipeline | .stages[0].crc32c' pipeline run checksum --from csd1 --offset 3 --length 1000003 --chunk $chunk --to "$tmp/out")
 		tail -c +4 "$tmp/noise" | head -c 1000003 >"$tmp/want"
 		same "$tmp/out" "$tmp/want" "chunks of $chunk"
 		[ -z "$first" ] || eq "$crc" "$first" "CRC with chunks of $chunk"
@@ -241,7 +241,7 @@ t_auto() {
 	local planned
 	planned=$(j '.stages // .pipeline.stages | [.[] | .function + "@" + .drive] | join(",")' pipeline plan checksum,checksum,checksum --from csd1 --length 4KiB)
 	matches "$planned" 'checksum@csd?,checksum@csd?,checksum@csd?' "plan"
-	eq "$(j '.pipeline // . | [.stages[] | .function + "@" + .drive] | join(",")' pipeline run checksum,checksum,checksum \
+	eq "$(j '.pipeline | [.stages[] | .function + "@" + .drive] | join(",")' pipeline run checksum,checksum,checksum \
 		--from csd1 --length 4KiB --to "$tmp/out")" "$planned" "where the stages ran"
 	eq "$(j '[.pipelines[] | select(.state == "running")] | length' pipeline list)" 0 "pipelines that run"
 }
@@ -252,7 +252,7 @@ t_empty() {
 	eq "$(stat -c %s "$tmp/out")" 0 "bytes of the result"
 	run checksum@csd0,checksum@csd2 --from csd1 --offset 256MiB --length 0
 	eq "$(stat -c %s "$tmp/out")" 0 "bytes of the result"
-	eq "$(j '.pipeline // . | .stages[0].crc32c' pipeline run checksum --from csd1 --length 0 --to "$tmp/out")" 0 "CRC of nothing"
+	eq "$(j '.pipeline | .stages[0].crc32c' pipeline run checksum --from csd1 --length 0 --to "$tmp/out")" 0 "CRC of nothing"
 }
 
 it "the last bytes of a namespace can be read, and not one more" t_end
@@ -375,7 +375,7 @@ t_drawn() {
 it "the host's processor touched what is reported, and messages were few" t_touched
 t_touched() {
 	local report touched messages
-	report=$(j '.pipeline // . | [.host_cpu_bytes, .messages, .elapsed_ns] | join(" ")' pipeline run checksum@csd0,checksum@csd1 \
+	report=$(j '.pipeline | [.host_cpu_bytes, .messages, .elapsed_ns] | join(" ")' pipeline run checksum@csd0,checksum@csd1 \
 		--from csd1 --length 2MiB --chunk 64KiB --to "$tmp/out")
 	read -r touched messages _ <<<"$report"
 	# Proxied drives: at least each byte once by each drive's worker
