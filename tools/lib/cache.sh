@@ -43,8 +43,9 @@ product() {
 			[ -d "$dir" ] && exit 0
 			rm -rf --one-file-system "$dir.partial"
 			mkdir "$dir.partial" || exit 1
-			# The lock belongs to this shell alone: no child may keep it.
-			if ! "$@" "$dir.partial" >"$dir.log" 2>&1 9>&-; then
+			# The maker has the lock too: killed alone, this shell must not
+			# free it while the maker still writes there.
+			if ! "$@" "$dir.partial" >"$dir.log" 2>&1; then
 				tail -n 25 "$dir.log" >&2
 				printf '%s: making %s failed; the whole log is %s\n' \
 					"${0##*/}" "$name" "$dir.log" >&2
