@@ -182,8 +182,12 @@ class Faults:
     def _stall(self, i):
         # The limiter lets one request through and then makes up for its size: a big
         # read of our own uses that up, and at a byte a second nothing follows it.
+        # The guest stands still meanwhile: if a request of its own went first, our
+        # read would wait for that one with all of QEMU.
+        self._qmp.command("stop")
         self._throttle(i, 1)
         self._qmp.command("human-monitor-command", **{"command-line": f'qemu-io disk{i} "read 0 1M"'})
+        self._qmp.command("cont")
 
     def _resume(self, i):
         self._throttle(i, 0)

@@ -64,6 +64,8 @@ use kernel::{
 pub(super) const NAMESPACES: usize = 16;
 /// Attempts to bring a controller up again before it is given up.
 const ATTEMPTS: u32 = 3;
+/// Time that commands get to end by themselves when the drive is to stop, in milliseconds.
+const DRAIN_MS: u32 = 1000;
 /// CC.SHN for a normal shutdown, and CSTS.SHST when it is complete.
 const SHUTDOWN_NORMAL: u32 = 1;
 const SHUTDOWN_COMPLETE: u32 = 2;
@@ -116,7 +118,7 @@ impl Controller {
     fn wait_ready(&self, ready: bool) -> Result {
         let csts = read_poll_timeout(
             || {
-                if self.stopping.load(Acquire) && ready {
+                if self.stopping.load(Acquire) && self.state() == State::Resetting {
                     return Err(ECANCELED);
                 }
                 self.status()
@@ -350,19 +352,41 @@ impl Controller {
             queue.close(ENODEV);
         }
         let reachable = self.status().is_ok();
-        if reachable && was == State::Ready {
-            self.delete_queues();
-        }
-        self.memory.shut_down(&control.memory, &self.regs, reachable);
         if reachable {
-            let stopped = self.notify_shutdown().and_then(|()| self.disable());
+            let stopped = self
+                .drain(was == State::Ready)
+                .and_then(|()| self.notify_shutdown())
+                .and_then(|()| self.disable());
             if let Err(error) = stopped {
                 dev_warn!(self.device(), "did not shut down in order: {:?}\n", error);
             }
         }
+        self.memory.shut_down(&control.memory, &self.regs, reachable);
         // Whatever the controller thinks, from here on it reaches no memory.
         self.function.disable_master();
         self.fail_queues(ENODEV);
+    }
+
+    /// Gets the controller to a state without I/O queues: by deleting them, or by a reset if commands
+    /// hang, as deleting a queue waits for its commands.
+    fn drain(&self, ready: bool) -> Result {
+        let idle = || self.io.iter().all(|queue| queue.in_flight() == 0);
+        let drained = read_poll_timeout(
+            || self.status().map(|_| idle()),
+            |idle| *idle,
+            Delta::from_millis(2),
+            Delta::from_millis(self.settings.command_timeout_ms.min(DRAIN_MS).into()),
+        );
+        if ready && drained.is_ok() {
+            self.delete_queues();
+            return Ok(());
+        }
+        if drained == Err(ENODEV) {
+            return Err(ENODEV);
+        }
+        self.disable()?;
+        self.fail_queues(ENODEV);
+        self.enable()
     }
 
     fn delete_queues(&self) {

@@ -489,6 +489,16 @@ impl Queue {
         }
     }
 
+    /// Commands in flight, Asynchronous Event Requests aside.
+    pub(super) fn in_flight(&self) -> usize {
+        let inner = self.inner.lock();
+        let waits = |slot: &&Slot| match &slot.state {
+            State::InFlight(waiter) => !matches!(waiter, Waiter::Event(_)),
+            _ => false,
+        };
+        inner.slots.iter().filter(waits).count()
+    }
+
     /// The command that has been in flight for longest beyond `limit`, if any.
     pub(super) fn overdue(&self, limit: Delta) -> Option<Overdue> {
         let inner = self.inner.lock();
@@ -528,9 +538,6 @@ impl Queue {
 impl Inner {
     /// The next completion entry if its phase says that it is new.
     fn next_completion(&mut self, depth: u16) -> Option<(CqeTail, u32)> {
-        if self.closed.is_some_and(|reason| reason == ENODEV) {
-            return None;
-        }
         let rings = self.rings.as_ref()?;
         let base = usize::from(self.head) * (CQE_BYTES / 8);
         let tail = CqeTail(rings.cq.read(base + 1).ok()?);
