@@ -143,8 +143,7 @@ t_many() {
 	for ((i = 0; i < 24; i++)); do
 		if wait "${runners[i]}"; then
 			head -c 70000 "$tmp/long" >"$tmp/want"
-			eq "$(stat -c %s "$tmp/out.$i")" 70000 "bytes of result $i"
-			head -c 70000 "$tmp/out.$i" | cmp -n 70000 - "$tmp/want" || fail "result $i is wrong"
+			same "$tmp/out.$i" "$tmp/want" "result $i"
 		else
 			matches "$(jq -r .error.errno "$tmp/err.$i")" '@(EBUSY|ENOSPC)' "error of pipeline $i: $(cat "$tmp/err.$i")"
 		fi

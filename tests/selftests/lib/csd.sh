@@ -134,3 +134,29 @@ native() {
 		n=$((n + 1))
 	done < <("$here/$1" --list)
 }
+
+# running N: whether so many pipelines run
+running() {
+	[ "$(csdctl -o json pipeline list | jq '[.pipelines[] | select(.state == "running")] | length')" = "$1" ]
+}
+
+# held STAGES ARGUMENT…: a pipeline that is under way and waits for its reader; $runner is
+# csdctl, its standard error goes to $tmp/held.err.  `release` reads what is left and gives
+# csdctl's exit status.
+held() {
+	local stages=$1
+	shift
+	rm -f "$tmp/held.pipe"
+	mkfifo "$tmp/held.pipe"
+	csdctl -o json pipeline run "$stages" --window 64KiB --to - "$@" >"$tmp/held.pipe" 2>"$tmp/held.err" &
+	runner=$!
+	exec 6<"$tmp/held.pipe"
+	eventually 10 running 1
+	# The first bytes are out, so all drives of it are at work
+	head -c 4096 <&6 >/dev/null
+}
+release() {
+	cat <&6 >/dev/null
+	exec 6<&-
+	wait "$runner"
+}
