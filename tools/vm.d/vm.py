@@ -166,7 +166,7 @@ class Run:
             self.sockets[name] = ours
             ends[name] = theirs
         line = machine.command_line(
-            self.options, kernel=os.environ["CSD_VMLINUZ"], initrd=str(image), console=self.console,
+            self.options, kernel=os.environ["CSD_KERNEL"], initrd=str(image), console=self.console,
             disks=disks, chardevs={name: end.fileno() for name, end in ends.items()},
             append=f"{APPEND} {self.options.append}")
         self.complaints = open(self.folder / "qemu.err", "w+b")
