@@ -55,7 +55,9 @@ impl Completion {
     /// Consumes one signal if it comes within `ms` milliseconds; returns whether it did.
     pub(crate) fn wait_timeout(&self, ms: u32) -> bool {
         // SAFETY: `inner` was initialised by `new`.
-        unsafe { bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(ms)) != 0 }
+        unsafe {
+            bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(ms)) != 0
+        }
     }
 
     /// Forgets a signal that nobody consumed. Only while nobody can signal.

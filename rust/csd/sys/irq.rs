@@ -63,9 +63,8 @@ impl<'bound, H: Handler + Send + 'static> Interrupts<'bound, H> {
     pub(crate) fn handle(&mut self, handler: H) -> Result {
         // SAFETY: By the type invariant the vectors outlive the handlers and do not move, so a
         // handler may borrow them for as long as it lives.
-        let vectors = unsafe {
-            &*core::ptr::from_ref::<IrqVectorRegistration<'bound>>(&self.vectors)
-        };
+        let vectors =
+            unsafe { &*core::ptr::from_ref::<IrqVectorRegistration<'bound>>(&self.vectors) };
         let vector = vectors.index(self.handlers.len())?;
         // SAFETY: The registration goes into `self.handlers`, which `drop` drops.
         let registration =

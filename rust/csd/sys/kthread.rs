@@ -105,7 +105,11 @@ impl Kick {
             }
             left = match self.rung.wait_interruptible_timeout(
                 &mut bell,
-                if forever { msecs_to_jiffies(i32::MAX as u32) } else { left },
+                if forever {
+                    msecs_to_jiffies(i32::MAX as u32)
+                } else {
+                    left
+                },
             ) {
                 CondVarTimeoutResult::Timeout => 0,
                 CondVarTimeoutResult::Woken { jiffies }

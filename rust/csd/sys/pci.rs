@@ -83,10 +83,7 @@ impl Enabled {
         let enabled = Self { pdev: pdev.into() };
         // SAFETY: Probe has allocated no DMA memory yet.
         unsafe {
-            kernel::dma::Device::dma_set_mask_and_coherent(
-                pdev,
-                kernel::dma::DmaMask::new::<64>(),
-            )?
+            kernel::dma::Device::dma_set_mask_and_coherent(pdev, kernel::dma::DmaMask::new::<64>())?
         };
         pdev.set_master();
         Ok(enabled)
@@ -134,7 +131,9 @@ impl Function {
 
 fn raw(pdev: &pci::Device) -> *mut bindings::pci_dev {
     // `pci::Device` is a transparent wrapper of `struct pci_dev`.
-    core::ptr::from_ref(pdev).cast::<bindings::pci_dev>().cast_mut()
+    core::ptr::from_ref(pdev)
+        .cast::<bindings::pci_dev>()
+        .cast_mut()
 }
 
 /// How the CPU caches a mapping of device memory.
@@ -170,7 +169,11 @@ impl BarClaim {
         let len = pdev.resource_len(bar)?;
         let ptr = raw(pdev);
         // SAFETY: `resource_len` checked that `bar` is an index into the array of resources.
-        let resource = unsafe { (&raw mut (*ptr).resource).cast::<bindings::resource>().add(bar as usize) };
+        let resource = unsafe {
+            (&raw mut (*ptr).resource)
+                .cast::<bindings::resource>()
+                .add(bar as usize)
+        };
         // SAFETY: As above.
         let flags = unsafe { (*resource).flags };
         if len == 0 || flags & (bindings::IORESOURCE_MEM as usize) == 0 {
@@ -181,9 +184,8 @@ impl BarClaim {
         unsafe { bindings::pcibios_resource_to_bus((*ptr).bus, &mut region, resource) };
         if !shared {
             // SAFETY: A valid device and BAR number.
-            let ret = unsafe {
-                bindings::pci_request_region(ptr, bar.try_into()?, c"csd".as_char_ptr())
-            };
+            let ret =
+                unsafe { bindings::pci_request_region(ptr, bar.try_into()?, c"csd".as_char_ptr()) };
             if ret != 0 {
                 return Err(EBUSY);
             }
@@ -219,8 +221,8 @@ impl BarClaim {
     ///
     /// - `EINVAL` if empty or not page aligned; `ERANGE` outside the BAR; `ENOMEM`.
     pub(crate) fn map(&self, offset: u64, len: u64, caching: Caching) -> Result<IoMapping> {
-        let page = kernel::page::PAGE_SIZE as u64;
-        if len == 0 || offset % page != 0 || len % page != 0 {
+        const PAGE: u64 = kernel::page::PAGE_SIZE as u64;
+        if len == 0 || offset % PAGE != 0 || len % PAGE != 0 {
             return Err(EINVAL);
         }
         if offset.checked_add(len).is_none_or(|end| end > self.len) {

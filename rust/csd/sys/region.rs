@@ -13,6 +13,7 @@
 //! bytes for ever. Write combining still lets stores merge into 64-byte bursts; [`Region::write_barrier`]
 //! drains them. CMB is mapped uncached, as controllers may treat it as registers.
 
+use super::pci::IoMapping;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -23,7 +24,6 @@ use kernel::{
         Mutex, //
     }, //
 };
-use super::pci::IoMapping;
 
 /// Whose memory a region is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
