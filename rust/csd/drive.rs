@@ -14,8 +14,8 @@
 //!
 //! An observer hears of a drive in this order: [`Observer::bound`], any number of
 //! [`Observer::event`], [`Observer::removing`] (commands and memory still work unless the drive was
-//! pulled out; everything that uses the drive must end here), and [`DriveEvent::State`] with
-//! [`State::Gone`].
+//! pulled out; everything that uses the drive must end here). A drive that vanishes reports
+//! [`State::Gone`] first if that is noticed before the PCI core unbinds it.
 //!
 //! # Locks
 //!
@@ -31,6 +31,7 @@ use crate::nvme::{
 };
 use crate::sys::{
     global,
+    ratelimit::RateLimit,
     region::Region, //
 };
 use kernel::{
@@ -43,9 +44,7 @@ use kernel::{
 pub(crate) use crate::nvme::{
     controller::{
         QueueInfo,
-        State,
-        StorageOp,
-        StorageRequest, //
+        State, //
     },
     identify::{
         ControllerInfo,
@@ -53,7 +52,11 @@ pub(crate) use crate::nvme::{
     },
     log::SmartHealth,
     memory::MemoryInfo,
-    queue::Complete, //
+    queue::Complete,
+    storage::{
+        StorageOp,
+        StorageRequest, //
+    }, //
 };
 pub(crate) use crate::sys::region::MemoryKind;
 
@@ -82,9 +85,7 @@ pub(crate) enum DriveEvent {
     NamespacesChanged,
 }
 
-/// Hears of drives coming, going and reporting. Process context; may sleep; no lock is held but the
-/// control lock of the drive in question during [`DriveEvent::State`], so from there commands and
-/// accesses to memory are fine and [`Drive::use_pmr`] is not.
+/// Hears of drives coming, going and reporting. Process context; may sleep; no lock is held.
 pub(crate) trait Observer: Send + Sync {
     /// The drive is ready and in [`drives`].
     fn bound(&self, drive: &Arc<Drive>);
@@ -99,6 +100,7 @@ pub(crate) struct Drive {
     index: u32,
     address: Text<16>,
     controller: Arc<Controller>,
+    limit: RateLimit,
 }
 
 impl Drive {
@@ -115,6 +117,7 @@ impl Drive {
                 index,
                 address,
                 controller,
+                limit: RateLimit::new(),
             },
             GFP_KERNEL,
         )
@@ -187,7 +190,14 @@ impl Drive {
     ///   healthy; `EBUSY` the drive is being reset.
     pub(crate) fn use_pmr(&self, consent: bool) -> Result {
         self.controller.use_pmr(consent).inspect_err(|error| {
-            dev_warn!(self.device(), "csd{}: PMR not changed: {:?}\n", self.index, error);
+            if self.limit.allow() {
+                dev_warn!(
+                    self.device(),
+                    "csd{}: PMR not changed: {:?}\n",
+                    self.index,
+                    error
+                );
+            }
         })
     }
 
@@ -205,7 +215,7 @@ impl Drive {
     ///
     /// # Errors
     ///
-    /// Those of [`Controller::submit`]; `request.done` is then not called.
+    /// Those of the controller's method of the same name; `request.done` is then not called.
     pub(crate) fn submit(&self, request: StorageRequest) -> Result {
         self.controller.submit(request)
     }
@@ -321,7 +331,11 @@ impl Registry {
 
     fn insert(&mut self, drive: Arc<Drive>) -> Result {
         self.drives.reserve(1, GFP_KERNEL)?;
-        let at = self.drives.iter().take_while(|other| other.index < drive.index).count();
+        let at = self
+            .drives
+            .iter()
+            .take_while(|other| other.index < drive.index)
+            .count();
         self.drives
             .insert_within_capacity(at, drive)
             .map_err(|_| ENOMEM)
@@ -345,9 +359,8 @@ fn observer() -> Option<Arc<dyn Observer>> {
 /// Chooses who hears of drives. To be set before the driver is registered and cleared after it was
 /// unregistered.
 pub(crate) fn set_observer(observer: Option<Arc<dyn Observer>>) {
-    let old = global::with_registry(|registry| {
-        core::mem::replace(&mut registry.observer, observer)
-    });
+    let old =
+        global::with_registry(|registry| core::mem::replace(&mut registry.observer, observer));
     drop(old);
 }
 
@@ -360,7 +373,8 @@ pub(crate) fn drives() -> Result<KVec<Arc<Drive>>> {
     global::with_registry(|registry| {
         let mut copy = KVec::with_capacity(registry.drives.len(), GFP_KERNEL)?;
         for drive in &registry.drives {
-            copy.push_within_capacity(drive.clone()).map_err(|_| ENOMEM)?;
+            copy.push_within_capacity(drive.clone())
+                .map_err(|_| ENOMEM)?;
         }
         Ok(copy)
     })
@@ -369,6 +383,10 @@ pub(crate) fn drives() -> Result<KVec<Arc<Drive>>> {
 /// The bound drive with this number.
 pub(crate) fn find(index: u32) -> Option<Arc<Drive>> {
     global::with_registry(|registry| {
-        registry.drives.iter().find(|drive| drive.index == index).cloned()
+        registry
+            .drives
+            .iter()
+            .find(|drive| drive.index == index)
+            .cloned()
     })
 }

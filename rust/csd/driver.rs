@@ -88,7 +88,9 @@ impl sys::pci::Shutdown for CsdDriver {
 
 fn settings() -> Settings {
     Settings {
-        command_timeout_ms: module_parameters::command_timeout_ms.value().clamp(100, 600_000),
+        command_timeout_ms: module_parameters::command_timeout_ms
+            .value()
+            .clamp(100, 600_000),
         io_queues: module_parameters::io_queues.value().clamp(1, 16),
         io_depth: module_parameters::io_depth.value().clamp(2, 1024),
         pmr_signature: drive::PMR_SIGNATURE,
@@ -100,7 +102,7 @@ fn bind<'bound>(pdev: &'bound pci::Device<Core<'_>>) -> Result<Binding<'bound>> 
     let settings = settings();
     let kick = Kick::new()?;
     let bound: &'bound pci::Device<Bound> = pdev;
-    let mut interrupts = Interrupts::new(bound, u32::from(settings.io_queues) + 1)?;
+    let mut interrupts = Interrupts::new(bound, u32::from(settings.io_queues).saturating_add(1))?;
     let controller = Controller::new(bound, settings, interrupts.len(), kick.clone())?;
     for vector in 0..interrupts.len() {
         interrupts.handle(controller.vector_handler(vector)?)?;

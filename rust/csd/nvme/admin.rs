@@ -77,7 +77,7 @@ impl<const BYTES: usize, R, F: Fn(&[u8]) -> Result<R>> AdminCommand for GetLogPa
 
     fn encode(&self, sqe: &mut Sqe) {
         // Retain Asynchronous Event stays clear: reading the page unmasks its events.
-        let dwords = (BYTES / 4 - 1) as u32;
+        let dwords = (BYTES / 4).saturating_sub(1) as u32;
         sqe.nsid = u32::MAX.into();
         sqe.cdw10 = (u32::from(self.lid) | (dwords & 0xffff) << 16).into();
         sqe.cdw11 = (dwords >> 16).into();
@@ -98,7 +98,7 @@ impl AdminCommand for SetQueueCount {
     type Reply = u16;
 
     fn encode(&self, sqe: &mut Sqe) {
-        let zero_based = u32::from(self.pairs.max(1) - 1);
+        let zero_based = u32::from(self.pairs.saturating_sub(1));
         sqe.cdw10 = 0x07.into();
         sqe.cdw11 = (zero_based << 16 | zero_based).into();
     }

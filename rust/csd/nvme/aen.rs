@@ -6,7 +6,7 @@
 //! Never reads a log page and never sleeps. A drive that sends events without pause is slowed down
 //! by the supervisor, which re-arms a request only after it has dealt with the event.
 
-use super::queue::Outcome;
+use super::slots::Outcome;
 use crate::sys::kthread::Kick;
 use kernel::{
     new_spinlock_irq,
@@ -73,8 +73,8 @@ impl AsyncEvents {
     pub(super) fn arm(&self, limit: u16) -> bool {
         let mut pending = self.pending.lock();
         let unserved = pending.events.iter().flatten().count();
-        let free = usize::from(pending.armed).saturating_add(unserved)
-            < usize::from(limit.min(ARMED));
+        let free =
+            usize::from(pending.armed).saturating_add(unserved) < usize::from(limit.min(ARMED));
         if free {
             pending.armed = pending.armed.saturating_add(1);
         }
@@ -92,7 +92,10 @@ impl AsyncEvents {
         {
             let mut pending = self.pending.lock();
             pending.armed = pending.armed.saturating_sub(1);
-            if !outcome.result.is_ok_and(|status| status.to_result().is_ok()) {
+            if !outcome
+                .result
+                .is_ok_and(|status| status.to_result().is_ok())
+            {
                 return;
             }
             if let Some(free) = pending.events.iter_mut().find(|event| event.is_none()) {

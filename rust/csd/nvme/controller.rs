@@ -20,6 +20,7 @@ use super::{
         ControllerInfo,
         Namespace, //
     },
+    lifecycle::vector_of,
     log::{
         self,
         SmartHealth, //
@@ -29,22 +30,16 @@ use super::{
         MemoryControl,
         MemoryInfo, //
     },
-    prp,
-    lifecycle::vector_of,
     queue::{
-        Complete,
         Queue,
-        VectorHandler,
-        Waiter, //
+        VectorHandler, //
     },
     regs::{
         Registers,
         CSTS, //
     },
-    spec::{
-        nvm,
-        Sqe, //
-    }, //
+    slots::Waiter,
+    spec::Sqe, //
 };
 use crate::sys::{
     kthread::Kick,
@@ -55,7 +50,6 @@ use crate::sys::{
     }, //
 };
 use kernel::{
-    cpu::CpuId,
     device::{
         self,
         Bound, //
@@ -131,35 +125,6 @@ pub(super) struct Control {
     pub(super) memory: MemoryControl,
 }
 
-/// What a storage command does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StorageOp {
-    /// From the medium into the drive's memory.
-    Read,
-    /// From the drive's memory to the medium.
-    Write,
-    /// Volatile cache to the medium; block range and memory are ignored.
-    Flush,
-}
-
-/// One storage command. Its data lie in the drive's own memory, never behind another's BAR.
-pub(crate) struct StorageRequest {
-    pub(crate) op: StorageOp,
-    pub(crate) nsid: u32,
-    /// First logical block.
-    pub(crate) lba: u64,
-    /// Logical blocks, 1 to 65536.
-    pub(crate) blocks: u32,
-    /// Which memory of the drive holds the data.
-    pub(crate) memory: MemoryKind,
-    /// Byte offset of the data there, a multiple of 4.
-    pub(crate) offset: u64,
-    /// Given back with the completion.
-    pub(crate) tag: u64,
-    /// Told of the completion.
-    pub(crate) done: Arc<dyn Complete>,
-}
-
 /// One controller. See the module's comment.
 #[pin_data]
 pub(crate) struct Controller {
@@ -209,7 +174,11 @@ impl Controller {
             return Err(EOPNOTSUPP);
         }
         if cap.css().get() & 0x41 == 0 {
-            dev_err!(dev, "has no NVM command set (CAP.CSS {:#x})\n", cap.css().get());
+            dev_err!(
+                dev,
+                "has no NVM command set (CAP.CSS {:#x})\n",
+                cap.css().get()
+            );
             return Err(EOPNOTSUPP);
         }
         let pairs = settings.io_queues;
@@ -217,9 +186,15 @@ impl Controller {
             dev_err!(dev, "doorbells of {} queues lie outside BAR 0\n", pairs);
             return Err(EINVAL);
         }
-        let largest = u16::try_from(cap.mqes().get()).unwrap_or(u16::MAX).saturating_add(1);
+        let largest = u16::try_from(cap.mqes().get())
+            .unwrap_or(u16::MAX)
+            .saturating_add(1);
         if largest < 2 {
-            dev_err!(dev, "its queues are too short (CAP.MQES {})\n", cap.mqes().get());
+            dev_err!(
+                dev,
+                "its queues are too short (CAP.MQES {})\n",
+                cap.mqes().get()
+            );
             return Err(EOPNOTSUPP);
         }
         let depth = settings.io_depth.min(largest);
@@ -316,7 +291,11 @@ impl Controller {
     ///
     /// - Those of [`super::spec::Status::to_result`]; `ETIMEDOUT`, `ECONNRESET` or `ENODEV` if there
     ///   was no completion; `EAGAIN` if the queue is full; `EPROTO` for an impossible reply.
-    pub(super) fn admin<C: AdminCommand>(&self, command: &C, patience: Patience) -> Result<C::Reply> {
+    pub(super) fn admin<C: AdminCommand>(
+        &self,
+        command: &C,
+        patience: Patience,
+    ) -> Result<C::Reply> {
         let slot = self.admin.submit(Waiter::Thread, |page, put| {
             let mut sqe = Sqe::new(C::OPCODE);
             if C::REPLY_BYTES > 0 {
@@ -338,14 +317,20 @@ impl Controller {
             Ok(data) => data,
             Err(_) => &mut [],
         };
-        let outcome = self.admin.wait(slot, limit, buffer, &|| self.status().map(|_| ()))?;
+        let outcome = self
+            .admin
+            .wait(slot, limit, buffer, &|| self.status().map(|_| ()))?;
         outcome.result?.to_result()?;
         command.reply(outcome.dw0, &data?)
     }
 
     /// Sends Asynchronous Event Requests until as many are armed as the controller allows.
     pub(super) fn arm_events(&self) {
-        let limit = self.facts.lock().info.map_or(0, |info| info.async_event_limit);
+        let limit = self
+            .facts
+            .lock()
+            .info
+            .map_or(0, |info| info.async_event_limit);
         while self.events.arm(limit) {
             let waiter = Waiter::Event(self.events.clone());
             if self
@@ -357,83 +342,6 @@ impl Controller {
                 return;
             }
         }
-    }
-
-    /// Submits a storage command; `request.done` hears of its end. Never sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Nothing was submitted, and `request.done` will not be called:
-    /// - `EAGAIN` queue full, `EBUSY` resetting, `EIO` failed, `ENODEV` gone.
-    /// - `ENOENT` no such namespace, `EOPNOTSUPP` it or the memory cannot be used that way.
-    /// - `EINVAL` no blocks or a misaligned offset, `ERANGE` outside namespace or memory,
-    ///   `EMSGSIZE` more than [`Self::max_transfer`].
-    pub(crate) fn submit(&self, request: StorageRequest) -> Result {
-        self.check_ready()?;
-        let namespace = self.namespace(request.nsid)?;
-        let queue = self.pick_queue()?;
-        if request.op == StorageOp::Flush {
-            let waiter = Waiter::Callback {
-                done: request.done,
-                tag: request.tag,
-                bytes: 0,
-                write: true,
-            };
-            queue.submit(waiter, |_, _| {
-                let mut sqe = Sqe::new(nvm::FLUSH);
-                sqe.nsid = request.nsid.into();
-                Ok(sqe)
-            })?;
-            return Ok(());
-        }
-
-        if request.blocks == 0 || request.blocks > 1 << 16 {
-            return Err(EINVAL);
-        }
-        let end = request.lba.checked_add(request.blocks.into()).ok_or(ERANGE)?;
-        if end > namespace.blocks {
-            return Err(ERANGE);
-        }
-        let bytes = request.blocks.checked_mul(namespace.block_size).ok_or(EMSGSIZE)?;
-        if bytes > self.max_transfer() {
-            return Err(EMSGSIZE);
-        }
-        let info = self.memory.info(request.memory);
-        let write = request.op == StorageOp::Write;
-        if !(if write { info.to_drive } else { info.from_drive }) {
-            return Err(EOPNOTSUPP);
-        }
-        let region = self.memory.region(request.memory).ok_or(EOPNOTSUPP)?;
-        if request.offset.checked_add(bytes.into()).is_none_or(|end| end > region.len()) {
-            return Err(ERANGE);
-        }
-        let base = region.bus_address().ok_or(EOPNOTSUPP)?;
-        let address = base.checked_add(request.offset).ok_or(ERANGE)?;
-        let waiter = Waiter::Callback {
-            done: request.done,
-            tag: request.tag,
-            bytes,
-            write,
-        };
-        queue.submit(waiter, |page, put| {
-            let (prp1, prp2) = prp::build(address, bytes, page, put)?;
-            let mut sqe = Sqe::new(if write { nvm::WRITE } else { nvm::READ });
-            sqe.nsid = request.nsid.into();
-            sqe.prp1 = prp1.into();
-            sqe.prp2 = prp2.into();
-            sqe.cdw10 = (request.lba as u32).into();
-            sqe.cdw11 = ((request.lba >> 32) as u32).into();
-            sqe.cdw12 = (request.blocks - 1).into();
-            Ok(sqe)
-        })?;
-        Ok(())
-    }
-
-    /// The queue of this CPU, among those that exist.
-    fn pick_queue(&self) -> Result<&Queue> {
-        // A stale CPU number costs locality, nothing else.
-        let index = CpuId::current().as_u32().checked_rem(self.live.load(Relaxed)).ok_or(EBUSY)?;
-        self.io.get(index as usize).map(|queue| &**queue).ok_or(ENODEV)
     }
 
     /// Most bytes of one storage command.
@@ -448,7 +356,11 @@ impl Controller {
     /// - `ENOENT` if it is not active, `EOPNOTSUPP` if it is refused.
     pub(crate) fn namespace(&self, nsid: u32) -> Result<Namespace> {
         let facts = self.facts.lock();
-        let namespace = facts.namespaces.iter().find(|n| n.nsid == nsid).ok_or(ENOENT)?;
+        let namespace = facts
+            .namespaces
+            .iter()
+            .find(|n| n.nsid == nsid)
+            .ok_or(ENOENT)?;
         if namespace.refused.is_some() {
             return Err(EOPNOTSUPP);
         }
@@ -492,7 +404,8 @@ impl Controller {
         let control = self.control.lock();
         self.check_ready()?;
         if consent {
-            self.memory.use_pmr(&control.memory, &self.regs, &self.dev, true)
+            self.memory
+                .use_pmr(&control.memory, &self.regs, &self.dev, true)
         } else {
             self.memory.drop_pmr(&control.memory, &self.regs);
             Ok(())
@@ -575,10 +488,9 @@ impl Controller {
             pairs: self.live.load(Relaxed) as u16,
             depth: self.io.first().map_or(0, |queue| queue.depth()),
             vectors: self.vectors,
-            host_bytes: self
-                .io
-                .iter()
-                .fold(self.admin.host_bytes(), |sum, queue| sum.saturating_add(queue.host_bytes())),
+            host_bytes: self.io.iter().fold(self.admin.host_bytes(), |sum, queue| {
+                sum.saturating_add(queue.host_bytes())
+            }),
         }
     }
 }

@@ -96,9 +96,13 @@ impl<const N: usize> Text<N> {
             if from == 0 {
                 break;
             }
-            *to = if (0x20..0x7f).contains(&from) { from } else { b'?' };
+            *to = if (0x20..0x7f).contains(&from) {
+                from
+            } else {
+                b'?'
+            };
             if from != b' ' {
-                len = index + 1;
+                len = index.saturating_add(1);
             }
         }
         Self { bytes, len }
@@ -162,7 +166,10 @@ impl ControllerInfo {
         // MDTS counts in units of the smallest page, 4 KiB here; shifts that say nothing say "no limit".
         let max_transfer = match raw.mdts {
             0 => u32::MAX,
-            n => 4096u32.checked_shl(n.into()).filter(|&bytes| bytes >= 4096).unwrap_or(u32::MAX),
+            n => 4096u32
+                .checked_shl(n.into())
+                .filter(|&bytes| bytes >= 4096)
+                .unwrap_or(u32::MAX),
         };
         let shutdown_ms = match raw.rtd3e.get() {
             0 => 5000,
@@ -180,8 +187,8 @@ impl ControllerInfo {
             shutdown_ms,
             // Critical warnings (bits 7:0) are mandatory; the others as OAES says.
             async_events: raw.oaes.get() & 0x300 | 0x3f,
-            async_event_limit: u16::from(raw.aerl) + 1,
-            abort_limit: u16::from(raw.acl) + 1,
+            async_event_limit: u16::from(raw.aerl).saturating_add(1),
+            abort_limit: u16::from(raw.acl).saturating_add(1),
             namespace_limit: raw.nn.get(),
             volatile_write_cache: raw.vwc & 1 != 0,
         })

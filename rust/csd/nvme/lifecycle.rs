@@ -8,11 +8,11 @@
 
 use super::{
     admin::{
+        Cns,
         CreateCompletionQueue,
         CreateSubmissionQueue,
         DeleteCompletionQueue,
         DeleteSubmissionQueue,
-        Cns,
         Identify,
         SetAsyncEvents,
         SetQueueCount, //
@@ -103,13 +103,18 @@ impl Controller {
             Patience::Bounded,
         )?;
         self.facts.lock().info = Some(info);
-        self.max_transfer.store(info.max_transfer.min(prp::MAX_BYTES), Relaxed);
+        self.max_transfer
+            .store(info.max_transfer.min(prp::MAX_BYTES), Relaxed);
         self.create_queues()?;
         self.learn_namespaces(Patience::Bounded)?;
         let mask = info.async_events;
         if let Err(error) = self.admin(&SetAsyncEvents { mask }, Patience::Bounded) {
             // Not worth the drive: it then reports what it reports by default.
-            dev_warn!(self.device(), "cannot choose asynchronous events: {:?}\n", error);
+            dev_warn!(
+                self.device(),
+                "cannot choose asynchronous events: {:?}\n",
+                error
+            );
         }
         Ok(())
     }
@@ -160,8 +165,12 @@ impl Controller {
         self.function.enable_master();
         self.admin.rewind()?;
         let (sq, cq) = self.admin.addresses()?;
-        let entries = u32::from(self.admin.depth()) - 1;
-        self.regs.set_aqa(AQA::zeroed().try_with_asqs(entries)?.try_with_acqs(entries)?)?;
+        let entries = u32::from(self.admin.depth()).saturating_sub(1);
+        self.regs.set_aqa(
+            AQA::zeroed()
+                .try_with_asqs(entries)?
+                .try_with_acqs(entries)?,
+        )?;
         self.regs.set_asq(ASQ::zeroed().with_address(sq))?;
         self.regs.set_acq(ACQ::zeroed().with_address(cq))?;
         let all_sets = self.regs.cap().css().get() & 0x40 != 0;
@@ -185,10 +194,15 @@ impl Controller {
                 if live == 0 {
                     return Err(error);
                 }
-                dev_warn!(self.device(), "goes on with {} I/O queues: {:?}\n", live, error);
+                dev_warn!(
+                    self.device(),
+                    "goes on with {} I/O queues: {:?}\n",
+                    live,
+                    error
+                );
                 break;
             }
-            live += 1;
+            live = u32::saturating_add(live, 1);
         }
         self.live.store(live, Relaxed);
         Ok(())
@@ -230,7 +244,7 @@ impl Controller {
                     let mut ignored = 0u32;
                     identify::active_namespaces(data, |nsid| {
                         if ids.push_within_capacity(nsid).is_err() {
-                            ignored += 1;
+                            ignored = ignored.saturating_add(1);
                         }
                         Ok(())
                     })?;
@@ -256,79 +270,90 @@ impl Controller {
             if let Some(reason) = namespace.refused {
                 dev_warn!(self.device(), "namespace {} refused: {}\n", nsid, reason);
             }
-            namespaces.push_within_capacity(namespace).map_err(|_| ENOMEM)?;
+            namespaces
+                .push_within_capacity(namespace)
+                .map_err(|_| ENOMEM)?;
         }
         let old = core::mem::replace(&mut self.facts.lock().namespaces, namespaces);
         drop(old);
         Ok(())
     }
 
-    /// Resets the controller and brings it up again, or fails it for good.
-    ///
-    /// `changed` is told of each new state, with the control lock held.
+    /// Resets the controller and brings it up again, or fails it for good. Only the supervisor calls
+    /// this. `changed` is told of each new state, with no lock held.
     pub(super) fn recover(&self, reason: &str, changed: &dyn Fn(State)) {
-        let control = self.control.lock();
-        if self.stopping.load(Acquire) || self.state() == State::Gone {
-            return;
-        }
-        dev_warn!(self.device(), "resetting the controller: {}\n", reason);
-        self.counters.resets.hit();
-        self.set_state(State::Resetting);
-        changed(State::Resetting);
-        self.admin.close(EBUSY);
-        for queue in &self.io {
-            queue.close(EBUSY);
-        }
-        for attempt in 1..=ATTEMPTS {
-            match self.bring_up() {
-                Ok(()) => {
-                    self.memory.restore(&control.memory, &self.regs, &self.dev);
-                    self.set_state(State::Ready);
-                    self.arm_events();
-                    dev_info!(self.device(), "ready again\n");
-                    changed(State::Ready);
-                    return;
-                }
-                Err(error) => {
-                    if error == ENODEV {
-                        self.vanish(&control, changed);
-                        return;
-                    }
-                    dev_err!(
-                        self.device(),
-                        "reset {} of {} failed: {:?}\n",
-                        attempt,
-                        ATTEMPTS,
-                        error
-                    );
-                }
-            }
-            if self.stopping.load(Acquire) {
+        {
+            let _control = self.control.lock();
+            if self.stopping.load(Acquire) || !self.set_state(State::Resetting) {
                 return;
             }
+            dev_warn!(self.device(), "resetting the controller: {}\n", reason);
+            self.counters.resets.hit();
+            self.admin.close(EBUSY);
+            for queue in &self.io {
+                queue.close(EBUSY);
+            }
+        }
+        changed(State::Resetting);
+        let state = {
+            let control = self.control.lock();
+            self.rebuild(&control)
+        };
+        if let Some(state) = state {
+            changed(state);
+        }
+    }
+
+    /// The state in which a reset left the controller; `None` if it gave way to teardown.
+    fn rebuild(&self, control: &Control) -> Option<State> {
+        for attempt in 1..=ATTEMPTS {
+            if self.stopping.load(Acquire) {
+                return None;
+            }
+            let Err(error) = self.bring_up() else {
+                self.memory.restore(&self.regs, &self.dev);
+                self.set_state(State::Ready);
+                self.arm_events();
+                dev_info!(self.device(), "ready again\n");
+                return Some(State::Ready);
+            };
+            if error == ENODEV {
+                return Some(self.vanish(control));
+            }
+            dev_err!(
+                self.device(),
+                "reset {} of {} failed: {:?}\n",
+                attempt,
+                ATTEMPTS,
+                error
+            );
             fsleep(Delta::from_millis(500));
         }
         self.function.disable_master();
         self.set_state(State::Failed);
         self.fail_queues(EIO);
         dev_err!(self.device(), "given up; unbind and bind it to try again\n");
-        changed(State::Failed);
+        Some(State::Failed)
     }
 
-    /// The device answers with all ones: ends everything. Unbind will follow.
+    /// The device is gone: ends everything. Unbind will follow. Only the supervisor calls this.
     pub(super) fn lost(&self, changed: &dyn Fn(State)) {
-        let control = self.control.lock();
-        if !self.stopping.load(Acquire) && self.state() != State::Gone {
-            self.vanish(&control, changed);
+        {
+            let control = self.control.lock();
+            if self.stopping.load(Acquire) || self.state() == State::Gone {
+                return;
+            }
+            self.vanish(&control);
         }
+        changed(State::Gone);
     }
 
-    fn vanish(&self, control: &Control, changed: &dyn Fn(State)) {
+    fn vanish(&self, control: &Control) -> State {
         dev_err!(self.device(), "does not answer any more\n");
         self.set_state(State::Gone);
         self.fail_queues(ENODEV);
         self.memory.shut_down(&control.memory, &self.regs, false);
-        changed(State::Gone);
+        State::Gone
     }
 
     fn fail_queues(&self, reason: Error) {
@@ -361,7 +386,8 @@ impl Controller {
                 dev_warn!(self.device(), "did not shut down in order: {:?}\n", error);
             }
         }
-        self.memory.shut_down(&control.memory, &self.regs, reachable);
+        self.memory
+            .shut_down(&control.memory, &self.regs, reachable);
         // Whatever the controller thinks, from here on it reaches no memory.
         self.function.disable_master();
         self.fail_queues(ENODEV);

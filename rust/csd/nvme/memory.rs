@@ -119,7 +119,10 @@ impl MemoryControl {
     }
 
     fn find(&self, bar: u32) -> Result<&BarClaim> {
-        self.claims.iter().find(|claim| claim.bar() == bar).ok_or(ENODEV)
+        self.claims
+            .iter()
+            .find(|claim| claim.bar() == bar)
+            .ok_or(ENODEV)
     }
 
     /// Gives the BARs back. All regions must be revoked.
@@ -159,7 +162,8 @@ impl Memory {
     }
 
     pub(super) fn info(&self, kind: MemoryKind) -> MemoryInfo {
-        self.slot(kind).map_or(MemoryInfo::NONE, |slot| slot.lock().info)
+        self.slot(kind)
+            .map_or(MemoryInfo::NONE, |slot| slot.lock().info)
     }
 
     pub(super) fn region(&self, kind: MemoryKind) -> Option<Region> {
@@ -226,17 +230,23 @@ impl Memory {
         }
         let location = regs.cmbloc()?;
         let unit = 4096u64
-            .checked_shl(4 * size.szu().get())
+            .checked_shl(size.szu().get().saturating_mul(4))
             .filter(|unit| *unit >= 4096)
             .ok_or(ERANGE)?;
         let bar = location.bir().get();
-        let offset = unit.checked_mul(location.ofst().get().into()).ok_or(ERANGE)?;
+        let offset = unit
+            .checked_mul(location.ofst().get().into())
+            .ok_or(ERANGE)?;
         let mut len = unit.checked_mul(size.sz().get().into()).ok_or(ERANGE)?;
         if bar == 1 || (bar == 0 && offset < regs.doorbell_end()) {
             return Err(EINVAL);
         }
         let claim = control.claim(pdev, bar)?;
-        let room = claim.len().checked_sub(offset).filter(|room| *room > 0).ok_or(ERANGE)?;
+        let room = claim
+            .len()
+            .checked_sub(offset)
+            .filter(|room| *room > 0)
+            .ok_or(ERANGE)?;
         if len > room {
             // A bridge may have limited the BAR; what is there is still good.
             let dev: &device::Device<Bound> = pdev.as_ref();
@@ -257,7 +267,10 @@ impl Memory {
     fn enable_cmb(&self, control: &MemoryControl, regs: &Registers) -> Result {
         let place = control.cmb.ok_or(ENODEV)?;
         let claim = control.find(place.bar)?;
-        let bus = claim.bus_address().checked_add(place.offset).ok_or(ERANGE)?;
+        let bus = claim
+            .bus_address()
+            .checked_add(place.offset)
+            .ok_or(ERANGE)?;
         Self::program_cmb(regs, bus)?;
         let map = claim.map(place.offset, place.len, Caching::Uncached)?;
         let region = Region::device(MemoryKind::Cmb, map, bus)?;
@@ -268,7 +281,12 @@ impl Memory {
     fn program_cmb(regs: &Registers, bus: u64) -> Result {
         if regs.cap().cmbs().into() {
             let cba = Bounded::<u64, 64>::from(bus).shr::<12, 52>();
-            regs.set_cmbmsc(CMBMSC::zeroed().with_cba(cba).with_cmse(true).with_cre(true))?;
+            regs.set_cmbmsc(
+                CMBMSC::zeroed()
+                    .with_cba(cba)
+                    .with_cmse(true)
+                    .with_cre(true),
+            )?;
             if regs.cmbsts()?.cbai().into() {
                 return Err(EADDRNOTAVAIL);
             }
@@ -292,7 +310,11 @@ impl Memory {
             return Err(EINVAL);
         }
         let len = control.claim(pdev, bar)?.len();
-        control.pmr = Some(Place { bar, offset: 0, len });
+        control.pmr = Some(Place {
+            bar,
+            offset: 0,
+            len,
+        });
         self.pmr.lock().info = MemoryInfo {
             state: MemoryState::NeedsConsent,
             bar,
@@ -357,7 +379,9 @@ impl Memory {
             1 => 60_000,
             _ => return Err(EPROTO),
         };
-        let limit = unit_ms.saturating_mul(cap.pmrto().get().into()).clamp(1000, 600_000);
+        let limit = unit_ms
+            .saturating_mul(cap.pmrto().get().into())
+            .clamp(1000, 600_000);
         if !bool::from(cap.cmss()) {
             // Without a base address no command can name this memory.
             return Err(EOPNOTSUPP);
@@ -399,21 +423,26 @@ impl Memory {
     }
 
     /// Programs the registers again after a controller reset. Regions stay as they are.
-    pub(super) fn restore(&self, control: &MemoryControl, regs: &Registers, dev: &device::Device) {
-        if let Some(bus) = self.region(MemoryKind::Cmb).and_then(|region| region.bus_address()) {
+    pub(super) fn restore(&self, regs: &Registers, dev: &device::Device) {
+        if let Some(bus) = self
+            .region(MemoryKind::Cmb)
+            .and_then(|region| region.bus_address())
+        {
             if let Err(error) = Self::program_cmb(regs, bus) {
                 dev_warn!(dev, "CMB lost by a reset: {:?}\n", error);
                 self.publish(MemoryKind::Cmb, MemoryState::Failed, None);
             }
         }
-        if let Some(bus) = self.region(MemoryKind::Pmr).and_then(|region| region.bus_address()) {
+        if let Some(bus) = self
+            .region(MemoryKind::Pmr)
+            .and_then(|region| region.bus_address())
+        {
             if let Err(error) = Self::program_pmr(regs, dev, bus) {
                 dev_warn!(dev, "PMR lost by a reset: {:?}\n", error);
                 self.publish(MemoryKind::Pmr, MemoryState::Failed, None);
                 Self::program_pmr_off(regs);
             }
         }
-        let _ = control;
     }
 
     /// Revokes both regions and, if the controller still answers, disables the memory.

@@ -24,5 +24,7 @@ pub(crate) mod memory;
 pub(crate) mod prp;
 pub(crate) mod queue;
 pub(crate) mod regs;
+pub(crate) mod slots;
 pub(crate) mod spec;
+pub(crate) mod storage;
 pub(crate) mod supervisor;

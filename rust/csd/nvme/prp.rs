@@ -32,7 +32,7 @@ pub(crate) fn build(
         return Err(EINVAL);
     }
     address.checked_add(u64::from(len)).ok_or(ERANGE)?;
-    let first = PAGE - address % PAGE;
+    let first = PAGE.wrapping_sub(address % PAGE);
     let rest = u64::from(len).saturating_sub(first);
     if rest == 0 {
         return Ok((address, 0));
@@ -46,7 +46,10 @@ pub(crate) fn build(
         return Err(ERANGE);
     }
     for index in 0..entries {
-        put(index as usize, second.wrapping_add(index.wrapping_mul(PAGE)))?;
+        put(
+            index as usize,
+            second.wrapping_add(index.wrapping_mul(PAGE)),
+        )?;
     }
     Ok((address, list))
 }

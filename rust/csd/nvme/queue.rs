@@ -15,6 +15,13 @@ use super::{
         Doorbell,
         Registers, //
     },
+    slots::{
+        Outcome,
+        Overdue,
+        Slots,
+        Waiter,
+        MAX_SLOTS, //
+    },
     spec::{
         CqeTail,
         Sqe,
@@ -42,11 +49,7 @@ use kernel::{
         Arc,
         SpinLockIrq, //
     },
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    }, //
+    time::Delta, //
 };
 
 /// Told how a command ended. Called exactly once for each command that was accepted.
@@ -60,46 +63,6 @@ pub(crate) trait Complete: Send + Sync {
     /// command that was not done in time, `ECONNRESET` for one that a controller reset took with
     /// it, `ENODEV` if the drive went away.
     fn complete(&self, tag: u64, result: Result);
-}
-
-/// Who waits for a command.
-pub(super) enum Waiter {
-    /// A thread, on the completion of the slot.
-    Thread,
-    /// Nobody any more; the thread gave up. Its reply page stays reserved until the command ends.
-    Orphan,
-    /// The asynchronous event machinery: an Asynchronous Event Request, which has no deadline.
-    Event(Arc<super::aen::AsyncEvents>),
-    /// A submitter of storage commands. `bytes` are counted as read or written on success.
-    Callback {
-        done: Arc<dyn Complete>,
-        tag: u64,
-        bytes: u32,
-        write: bool,
-    },
-}
-
-/// How a command ended: the status, or why there is none, and dword 0.
-#[derive(Clone, Copy)]
-pub(super) struct Outcome {
-    pub(super) result: Result<Status>,
-    pub(super) dw0: u32,
-}
-
-enum State {
-    Free,
-    InFlight(Waiter),
-    /// Ended; a thread still has to look at the outcome.
-    Done(Outcome),
-}
-
-struct Slot {
-    state: State,
-    /// Counts the commands in this slot, so that a late completion of an earlier one is recognised.
-    generation: u16,
-    started: Instant<Monotonic>,
-    /// An Abort was sent; the clock was restarted then.
-    aborted: bool,
 }
 
 /// DMA memory of a queue pair; gone once the drive is unbound.
@@ -116,27 +79,15 @@ struct Inner {
     tail: u16,
     head: u16,
     phase: bool,
-    slots: KVec<Slot>,
-    free: KVec<u16>,
+    slots: Slots,
 }
 
-/// Slots are numbered in the low bits of a CID, their generation is above.
-const SLOT_BITS: u32 = 10;
-/// Largest depth of a queue.
-pub(crate) const MAX_DEPTH: u16 = 1 << SLOT_BITS;
 /// Bytes of the page that each slot has.
 pub(super) const PAGE_BYTES: usize = 4096;
 /// How often a waiting thread looks whether the device is still there, in milliseconds.
 const PRESENCE_MS: u32 = 100;
 /// Commands reaped under one hold of the lock.
 const BATCH: usize = 8;
-
-/// A command that was not done in time.
-#[derive(Clone, Copy)]
-pub(super) struct Overdue {
-    pub(super) cid: u16,
-    pub(super) aborted: bool,
-}
 
 /// A queue pair. See the module's comment.
 #[pin_data]
@@ -158,7 +109,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// - `EINVAL` for a depth outside 2..=[`MAX_DEPTH`]; `ENOMEM`.
+    /// - `EINVAL` for a depth outside 2..=[`MAX_SLOTS`]; `ENOMEM`.
     pub(super) fn new(
         dev: &device::Device<Bound>,
         regs: &Arc<Registers>,
@@ -166,37 +117,22 @@ impl Queue {
         id: u16,
         depth: u16,
     ) -> Result<Arc<Self>> {
-        if !(2..=MAX_DEPTH).contains(&depth) {
+        if !(2..=MAX_SLOTS).contains(&depth) {
             return Err(EINVAL);
         }
-        let count = depth - 1;
+        let count = depth.wrapping_sub(1);
         let entries = usize::from(depth);
         let mut pages = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
-        let mut slots = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
-        let mut free = KVec::with_capacity(usize::from(count), GFP_KERNEL)?;
-        for slot in (0..count).rev() {
+        for _ in 0..count {
             pages.push(DmaBuffer::new(dev, PAGE_BYTES)?, GFP_KERNEL)?;
-            free.push(slot, GFP_KERNEL)?;
-            slots.push(
-                Slot {
-                    state: State::Free,
-                    generation: 0,
-                    started: Instant::now(),
-                    aborted: false,
-                },
-                GFP_KERNEL,
-            )?;
         }
+        let slots = Slots::new(count)?;
         let rings = Rings {
-            sq: DmaBuffer::new(dev, entries * SQE_BYTES)?,
-            cq: DmaBuffer::new(dev, entries * CQE_BYTES)?,
+            sq: DmaBuffer::new(dev, entries.wrapping_mul(SQE_BYTES))?,
+            cq: DmaBuffer::new(dev, entries.wrapping_mul(CQE_BYTES))?,
             pages,
         };
-        let done = KBox::pin_slice(
-            |_| Completion::new(),
-            usize::from(count),
-            GFP_KERNEL,
-        )?;
+        let done = KBox::pin_slice(|_| Completion::new(), usize::from(count), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
@@ -212,7 +148,6 @@ impl Queue {
                     head: 0,
                     phase: true,
                     slots,
-                    free,
                 }, "csd::Queue"),
                 done,
             }),
@@ -233,7 +168,9 @@ impl Queue {
     /// Bytes of host memory that the rings and pages take.
     pub(crate) fn host_bytes(&self) -> u64 {
         let entries = u64::from(self.depth);
-        entries * (SQE_BYTES + CQE_BYTES) as u64 + (entries - 1) * PAGE_BYTES as u64
+        entries
+            .saturating_mul((SQE_BYTES + CQE_BYTES + PAGE_BYTES) as u64)
+            .saturating_sub(PAGE_BYTES as u64)
     }
 
     /// Bus addresses of the submission and the completion queue.
@@ -272,16 +209,13 @@ impl Queue {
     /// `reason`. The controller must have been stopped from completing any. Process context.
     pub(super) fn fail_all(&self, reason: Error) {
         self.close(reason);
-        for index in 0..self.depth - 1 {
+        for index in 0..self.depth.wrapping_sub(1) {
             let mut inner = self.inner.lock();
-            let Some(slot) = inner.slots.get_mut(usize::from(index)) else {
-                continue;
-            };
-            let result = Err(if slot.aborted { ETIMEDOUT } else { reason });
-            let waiter = inner.finish(index, Outcome { result, dw0: 0 });
+            let outcome = inner.slots.failure(index, reason);
+            let waiter = inner.slots.finish(index, outcome);
             drop(inner);
             if let Some(waiter) = waiter {
-                self.deliver(index, waiter, Outcome { result, dw0: 0 });
+                self.deliver(index, waiter, outcome);
             }
         }
     }
@@ -304,43 +238,36 @@ impl Queue {
         waiter: Waiter,
         build: impl FnOnce(u64, &mut dyn FnMut(usize, u64) -> Result) -> Result<Sqe>,
     ) -> Result<u16> {
-        let mut waiter = Some(waiter);
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if let Some(reason) = inner.closed {
             return Err(reason);
         }
         let rings = inner.rings.as_ref().ok_or(ENODEV)?;
-        let index = *inner.free.last().ok_or(EAGAIN)?;
-        let slot = inner.slots.get_mut(usize::from(index)).ok_or(EIO)?;
+        let (index, cid) = inner.slots.peek()?;
         let page = rings.pages.get(usize::from(index)).ok_or(EIO)?;
-        let mut sqe = build(page.bus_address(), &mut |word, value| page.write(word, value))?;
-
-        let generation = slot.generation.wrapping_add(1);
-        let cid = (generation << SLOT_BITS) | index;
+        let mut sqe = build(page.bus_address(), &mut |word, value| {
+            page.write(word, value)
+        })?;
         sqe.cid = cid.into();
-        let base = usize::from(inner.tail) * (SQE_BYTES / 8);
+        let base = usize::from(inner.tail).wrapping_mul(SQE_BYTES / 8);
         for (offset, word) in sqe.words().into_iter().enumerate() {
-            rings.sq.write(base + offset, word)?;
+            rings.sq.write(base.wrapping_add(offset), word)?;
         }
-        let tail = if inner.tail + 1 == self.depth { 0 } else { inner.tail + 1 };
+        let tail = match inner.tail.wrapping_add(1) {
+            end if end == self.depth => 0,
+            next => next,
+        };
+        if matches!(waiter, Waiter::Thread) {
+            if let Some(done) = self.done.get(usize::from(index)) {
+                done.rearm();
+            }
+        }
         // The entry must be in memory before the controller hears of it.
         barrier::dma_mb(barrier::Write);
         self.regs.ring(self.id, Doorbell::Submission, tail)?;
-
         inner.tail = tail;
-        inner.free.pop();
-        slot.generation = generation;
-        slot.started = Instant::now();
-        slot.aborted = false;
-        if let Some(waiter) = waiter.take() {
-            if matches!(waiter, Waiter::Thread) {
-                if let Some(done) = self.done.get(usize::from(index)) {
-                    done.rearm();
-                }
-            }
-            slot.state = State::InFlight(waiter);
-        }
+        inner.slots.start(waiter);
         if self.id == 0 {
             self.counters.admin_commands.hit();
         } else {
@@ -380,23 +307,20 @@ impl Queue {
                 }
             };
             let mut inner = self.inner.lock();
-            let entry = inner.slots.get_mut(usize::from(slot)).ok_or(EIO)?;
-            match (&entry.state, given_up) {
-                (State::Done(outcome), _) => {
-                    let outcome = *outcome;
-                    entry.state = State::Free;
+            match (inner.slots.fetch(slot), given_up) {
+                (Some(outcome), _) => {
                     let copied = if outcome.result.is_ok() {
                         inner.copy_page(slot, data)
                     } else {
                         Ok(())
                     };
-                    inner.put_free(slot);
+                    inner.slots.put_free(slot);
                     return copied.map(|()| outcome);
                 }
                 // Not yet, or a signal for the slot's previous command, which had been given up.
-                (_, None) => continue,
-                (_, Some(error)) => {
-                    entry.state = State::InFlight(Waiter::Orphan);
+                (None, None) => (),
+                (None, Some(error)) => {
+                    inner.slots.orphan(slot);
                     return Err(error);
                 }
             }
@@ -423,11 +347,14 @@ impl Queue {
                         result: Ok(tail.status()),
                         dw0,
                     };
-                    match inner.claim(self.id, tail) {
+                    let index = match tail.sqid() == self.id {
+                        true => inner.slots.claim(tail.cid()),
+                        false => None,
+                    };
+                    match index {
                         Some(index) => {
-                            if let Some(waiter) = inner.finish(index, outcome) {
-                                *entry = Some((index, waiter, outcome));
-                            }
+                            let waiter = inner.slots.finish(index, outcome);
+                            *entry = waiter.map(|waiter| (index, waiter, outcome));
                         }
                         None => {
                             self.counters.spurious.hit();
@@ -491,47 +418,17 @@ impl Queue {
 
     /// Commands in flight, Asynchronous Event Requests aside.
     pub(super) fn in_flight(&self) -> usize {
-        let inner = self.inner.lock();
-        let waits = |slot: &&Slot| match &slot.state {
-            State::InFlight(waiter) => !matches!(waiter, Waiter::Event(_)),
-            _ => false,
-        };
-        inner.slots.iter().filter(waits).count()
+        self.inner.lock().slots.in_flight()
     }
 
-    /// The command that has been in flight for longest beyond `limit`, if any.
+    /// A command that has been in flight for longer than `limit`, if any.
     pub(super) fn overdue(&self, limit: Delta) -> Option<Overdue> {
-        let inner = self.inner.lock();
-        for (index, slot) in inner.slots.iter().enumerate() {
-            let State::InFlight(waiter) = &slot.state else {
-                continue;
-            };
-            if !matches!(waiter, Waiter::Event(_)) && slot.started.elapsed() > limit {
-                return Some(Overdue {
-                    cid: (slot.generation << SLOT_BITS) | index as u16,
-                    aborted: slot.aborted,
-                });
-            }
-        }
-        None
+        self.inner.lock().slots.overdue(limit)
     }
 
-    /// Notes that an Abort for `cid` was sent and gives the command the same time once more.
-    /// Returns whether it is still in flight.
+    /// Notes that an Abort is sent for `cid`. Returns whether it is still in flight.
     pub(super) fn mark_aborted(&self, cid: u16) -> bool {
-        let mut inner = self.inner.lock();
-        let index = cid & (MAX_DEPTH - 1);
-        match inner.slots.get_mut(usize::from(index)) {
-            Some(slot)
-                if matches!(slot.state, State::InFlight(_))
-                    && (slot.generation << SLOT_BITS) | index == cid =>
-            {
-                slot.aborted = true;
-                slot.started = Instant::now();
-                true
-            }
-            _ => false,
-        }
+        self.inner.lock().slots.mark_aborted(cid)
     }
 }
 
@@ -539,15 +436,15 @@ impl Inner {
     /// The next completion entry if its phase says that it is new.
     fn next_completion(&mut self, depth: u16) -> Option<(CqeTail, u32)> {
         let rings = self.rings.as_ref()?;
-        let base = usize::from(self.head) * (CQE_BYTES / 8);
-        let tail = CqeTail(rings.cq.read(base + 1).ok()?);
+        let base = usize::from(self.head).wrapping_mul(CQE_BYTES / 8);
+        let tail = CqeTail(rings.cq.read(base.wrapping_add(1)).ok()?);
         if tail.phase() != self.phase {
             return None;
         }
         // Dword 0 was written with the phase or before it: read it after.
         barrier::dma_mb(barrier::Read);
         let dw0 = rings.cq.read(base).ok()? as u32;
-        self.head += 1;
+        self.head = self.head.wrapping_add(1);
         if self.head == depth {
             self.head = 0;
             self.phase = !self.phase;
@@ -555,45 +452,13 @@ impl Inner {
         Some((tail, dw0))
     }
 
-    /// The slot of the command in flight that a completion names, if it names one.
-    fn claim(&self, queue: u16, tail: CqeTail) -> Option<u16> {
-        let index = tail.cid() & (MAX_DEPTH - 1);
-        let slot = self.slots.get(usize::from(index))?;
-        let expected = (slot.generation << SLOT_BITS) | index;
-        (matches!(slot.state, State::InFlight(_))
-            && tail.cid() == expected
-            && tail.sqid() == queue)
-            .then_some(index)
-    }
-
-    /// Takes the waiter of a command in flight out of its slot. Frees the slot unless a thread has
-    /// yet to fetch the outcome.
-    fn finish(&mut self, index: u16, outcome: Outcome) -> Option<Waiter> {
-        let slot = self.slots.get_mut(usize::from(index))?;
-        match core::mem::replace(&mut slot.state, State::Free) {
-            State::InFlight(Waiter::Thread) => {
-                slot.state = State::Done(outcome);
-                Some(Waiter::Thread)
-            }
-            State::InFlight(waiter) => {
-                self.put_free(index);
-                Some(waiter)
-            }
-            other => {
-                slot.state = other;
-                None
-            }
-        }
-    }
-
     fn copy_page(&self, index: u16, data: &mut [u8]) -> Result {
         let rings = self.rings.as_ref().ok_or(ENODEV)?;
-        rings.pages.get(usize::from(index)).ok_or(EIO)?.copy_to(data)
-    }
-
-    fn put_free(&mut self, index: u16) {
-        // The capacity holds every slot, so this cannot fail.
-        let _ = self.free.push_within_capacity(index);
+        rings
+            .pages
+            .get(usize::from(index))
+            .ok_or(EIO)?
+            .copy_to(data)
     }
 }
 

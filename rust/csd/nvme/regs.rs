@@ -227,7 +227,9 @@ impl Registers {
     /// - `ENODEV` if the device answers with all ones.
     pub(crate) fn new(pdev: &pci::Device<Bound>) -> Result<Self> {
         let len = pdev.resource_len(0)?;
-        let bar = pdev.iomap_region_sized::<REGISTERS>(0, c"csd")?.into_devres()?;
+        let bar = pdev
+            .iomap_region_sized::<REGISTERS>(0, c"csd")?
+            .into_devres()?;
         let mut regs = Self {
             bar,
             len,
@@ -311,9 +313,9 @@ impl Registers {
     }
 
     fn doorbell_offset(&self, qid: u16, which: Doorbell) -> usize {
-        let index = usize::from(qid) * 2 + matches!(which, Doorbell::Completion) as usize;
+        let index = usize::from(qid) << 1 | usize::from(matches!(which, Doorbell::Completion));
         // At most 131071 doorbells, at most 4 << 15 bytes apart: fits in 64 bits.
-        REGISTERS + index * self.stride
+        REGISTERS.wrapping_add(index.wrapping_mul(self.stride))
     }
 
     /// Rings a doorbell. What it announces must have been written before, with a DMA barrier.
