@@ -3,6 +3,7 @@
 //! The rooms of IDC. This file owns the list of them; it never holds code.
 
 pub mod entry;
+pub mod firmware;
 pub mod function;
 pub mod ipc;
 pub mod member;
@@ -14,3 +15,6 @@ pub mod ring;
 pub mod status;
 pub mod superblock;
 pub mod window;
+
+/// Version of the protocol, major << 16 | minor.
+pub const VERSION: u32 = 1 << 16;

@@ -24,6 +24,8 @@ const MAGIC: [u8; 4] = *b"CSDP";
 const VERSION: u16 = 1;
 const SINK_HOST_WINDOW: u8 = 1;
 const SINK_NAMESPACE: u8 = 2;
+/// What the size of a result window is a multiple of.
+const RESULT_UNIT: u64 = MIN_CHUNK as u64;
 /// Bytes of the largest result window: 64 MiB.
 pub const MAX_RESULT_WINDOW: u64 = 64 << 20;
 
@@ -520,7 +522,7 @@ impl<'d> Descriptor<'d> {
                 if cells.iter().any(|cell| cell.offset.get() % 8 != 0) {
                     return Err(DescriptorError::Place);
                 }
-                let whole = length % MIN_CHUNK as u64 == 0;
+                let whole = length % RESULT_UNIT == 0;
                 if !unused || !whole || length == 0 || length > MAX_RESULT_WINDOW {
                     return Err(DescriptorError::Sink);
                 }
