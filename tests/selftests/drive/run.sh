@@ -145,7 +145,7 @@ t_mounted() {
 	disk=$(disk_of "$pci")
 	done_ok mkfs.ext4 -q -F "$disk"
 	mkdir -p "$tmp/a place"
-	done_ok mount "$disk" "$tmp/a place"
+	done_ok mount -t ext4 "$disk" "$tmp/a place"
 	echo precious >"$tmp/a place/file"
 	refused 5 "*$pci*$disk*$tmp/a place*" drive bind "$pci"
 	eq "$(driver_of "$pci")" nvme "driver"
@@ -156,7 +156,7 @@ t_mounted() {
 	umount "$tmp/a place"
 	done_ok csdctl drive bind "$pci"
 	to_nvme
-	done_ok mount "$(disk_of "$pci")" "$tmp/a place"
+	done_ok mount -t ext4 "$(disk_of "$pci")" "$tmp/a place"
 	eq "$(cat "$tmp/a place/file")" precious "the file, after a time with csd"
 	umount "$tmp/a place"
 }
@@ -171,7 +171,7 @@ t_partition() {
 	blockdev --rereadpt "$disk" 2>/dev/null
 	eventually 5 test -b "${disk}p1"
 	done_ok mkfs.ext4 -q -F "${disk}p1"
-	done_ok mount "${disk}p1" /mnt
+	done_ok mount -t ext4 "${disk}p1" /mnt
 	refused 5 "*$pci*${disk}p1*/mnt*" drive bind "$pci"
 	umount /mnt
 	eq "$(driver_of "$pci")" nvme "driver"

@@ -114,7 +114,7 @@ t_signature() {
 		refused 5 '*csd2*ext*' pipeline run checksum --from csd0 --length 4KiB --to $to --force
 	done
 	no_mesh
-	on_disk csd2 eval "mount -o ro \$disk /mnt && umount /mnt" || fail "the file system is damaged"
+	on_disk csd2 eval "mount -t ext4 -o ro \$disk /mnt && umount /mnt" || fail "the file system is damaged"
 }
 
 it "an offset within a block, or beyond the end, is refused" t_offset
