@@ -94,19 +94,24 @@ impl Controller {
             queue.fail_all(ECONNRESET);
         }
         self.enable()?;
-        let info = self.admin(
-            &Identify {
-                cns: Cns::Controller,
-                nsid: 0,
-                parse: ControllerInfo::parse,
-            },
-            Patience::Bounded,
-        )?;
+        let step = |what| move |error: &Error| dev_err!(self.device(), "{}: {:?}\n", what, error);
+        let info = self
+            .admin(
+                &Identify {
+                    cns: Cns::Controller,
+                    nsid: 0,
+                    parse: ControllerInfo::parse,
+                },
+                Patience::Bounded,
+            )
+            .inspect_err(step("Identify Controller failed"))?;
         self.facts.lock().info = Some(info);
         self.max_transfer
             .store(info.max_transfer.min(prp::MAX_BYTES), Relaxed);
-        self.create_queues()?;
-        self.learn_namespaces(Patience::Bounded)?;
+        self.create_queues()
+            .inspect_err(step("I/O queues cannot be created"))?;
+        self.learn_namespaces(Patience::Bounded)
+            .inspect_err(step("namespaces cannot be read"))?;
         let mask = info.async_events;
         if let Err(error) = self.admin(&SetAsyncEvents { mask }, Patience::Bounded) {
             // Not worth the drive: it then reports what it reports by default.

@@ -24,6 +24,8 @@ use kernel::{
 register! {
     /// Controller Capabilities.
     pub(crate) CAP(u64) @ 0x00 {
+        /// CRTO tells how long the controller takes until media are ready.
+        59:59 crwms => bool;
         /// CMB supported through CMBMSC (the scheme of 1.4 and later).
         57:57 cmbs => bool;
         /// PMR supported.
@@ -124,6 +126,12 @@ register! {
     pub(crate) CMBSTS(u32) @ 0x58 {
         /// CBA is invalid.
         0:0 cbai => bool;
+    }
+
+    /// Controller Ready Timeouts.
+    pub(crate) CRTO(u32) @ 0x68 {
+        /// Longest time until ready with media, in 500 ms.
+        15:0 crwmt;
     }
 
     /// Persistent Memory Region Capabilities.
@@ -251,7 +259,13 @@ impl Registers {
 
     /// The longest time that a change of RDY may take, in milliseconds, at least a second.
     pub(crate) fn ready_timeout_ms(&self) -> u32 {
-        (self.cap.to().get() as u32).saturating_mul(500).max(1000)
+        let with_media = match self.cap.crwms().into() {
+            true => self.crto().map_or(0, |crto| crto.crwmt().get()),
+            false => 0,
+        };
+        let units = (self.cap.to().get() as u32).max(with_media);
+        // A field of all ones would be nine hours: ten minutes are more than any drive takes.
+        units.saturating_mul(500).clamp(1000, 600_000)
     }
 
     accessors! {
@@ -267,6 +281,8 @@ impl Registers {
         asq, set_asq => ASQ;
         /// Reads ACQ.
         acq, set_acq => ACQ;
+        /// Reads CRTO.
+        crto => CRTO;
         /// Reads CMBLOC.
         cmbloc => CMBLOC;
         /// Reads CMBSZ.
