@@ -395,4 +395,7 @@ t_memory() {
 	eq "$(j '[.drives[].memory.used_bytes] | join(" ")' drive list)" "$before" "memory in use by a fresh mesh"
 }
 
+export NOISE=$tmp/noise
+native stream
+
 run_tests
