@@ -11,6 +11,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+pub mod board;
+pub mod drive;
+pub mod oracle;
 pub mod rng;
 
 /// Accesses of one initiator to one memory.
