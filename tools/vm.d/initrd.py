@@ -66,7 +66,10 @@ def _modules(archive, base, release, module, scratch):
     if module:
         (version / "updates").mkdir()
         shutil.copy(module, version / "updates/csd.ko")
-    subprocess.run(["depmod", "-b", scratch, release], check=True, stderr=subprocess.DEVNULL)
+    # Empty ones: the kernel's packages have none, and libkmod asks for their indexes
+    for name in ("modules.builtin", "modules.order"):
+        (version / name).touch()
+    subprocess.run(["depmod", "-b", scratch, release], check=True)
     for index in version.glob("modules.*"):
         archive.copy(f"usr/lib/modules/{release}/{index.name}", index)
     if module:
