@@ -67,7 +67,7 @@ def _modules(archive, base, release, module, scratch):
         (version / "updates").mkdir()
         shutil.copy(module, version / "updates/csd.ko")
     # Empty ones: the kernel's packages have none, and libkmod asks for their indexes
-    for name in ("modules.builtin", "modules.order"):
+    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         (version / name).touch()
     subprocess.run(["depmod", "-b", scratch, release], check=True)
     for index in version.glob("modules.*"):
