@@ -6,23 +6,54 @@
 
 #![crate_name = "csd"]
 
+use chardev::Control;
 use kernel::{
     driver::Registration,
     prelude::*,
+    sync::Arc,
     InPlaceModule, //
 };
+use mesh::registry::Registry;
+use sys::chardev::NodeRegistration;
 
+mod chardev;
 mod drive;
 mod driver;
+mod events;
+#[allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    reason = "shared with other hosts of the protocol, which use more of it"
+)]
+#[path = "../idc/mod.rs"]
+mod idc;
+mod mesh;
 mod nvme;
+mod pipeline;
+mod proxy;
 mod sys;
 mod uapi;
 
 /// Ends what has no field of its own in [`CsdModule`].
-struct Globals;
+struct Globals {
+    registry: Arc<Registry>,
+}
+
+impl Globals {
+    /// What drives need before one can be bound.
+    fn new() -> Result<Self> {
+        sys::global::init();
+        let registry = Registry::new()?;
+        drive::set_observer(Some(registry.clone()));
+        Ok(Self { registry })
+    }
+}
 
 impl Drop for Globals {
     fn drop(&mut self) {
+        self.registry.shut_down();
         drive::set_observer(None);
     }
 }
@@ -33,17 +64,25 @@ struct CsdModule {
     /// Unbinds every drive.
     #[pin]
     _driver: Registration<sys::pci::Adapter<driver::CsdDriver>>,
+    /// `/dev/csd`; nobody has it open any more.
+    #[pin]
+    node: NodeRegistration<Control>,
     /// Last, as drives use them until they are unbound.
-    _globals: Globals,
+    globals: Globals,
 }
 
 impl InPlaceModule for CsdModule {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         // Initialised in the order of this list: the driver last, as drives may be bound at once.
         try_pin_init!(Self {
-            _globals: {
-                sys::global::init();
-                Globals
+            globals: Globals::new()?,
+            node <- NodeRegistration::register(
+                c"csd",
+                chardev::MODE,
+                Arc::new(Control(globals.registry.clone()), GFP_KERNEL)?,
+            ),
+            _: {
+                globals.registry.events.announce_on(Some(node.device()));
             },
             _driver <- Registration::new(<LocalModule as kernel::ModuleMetadata>::NAME, module),
         })

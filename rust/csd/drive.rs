@@ -63,7 +63,7 @@ pub(crate) use crate::sys::region::MemoryKind;
 /// Whether a PMR carries this protocol's signature, so that it may be used without being asked for.
 ///
 /// Called with the PMR mapped and not yet published; it must only read.
-pub(crate) const PMR_SIGNATURE: fn(&Region) -> bool = |_| false;
+pub(crate) const PMR_SIGNATURE: fn(&Region) -> bool = crate::mesh::signed;
 
 /// Something that happened to a drive.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -188,9 +188,7 @@ pub(super) fn namespace(registry: &Registry, info: &mut csd_drive_namespace) -> 
     }
     let slot = registry.slot(info.drive)?;
     let namespaces = usable(&slot)?;
-    let namespace = namespaces
-        .get(usize::try_from(info.index)?)
-        .ok_or(ENXIO)?;
+    let namespace = namespaces.get(usize::try_from(info.index)?).ok_or(ENXIO)?;
     info.nsid = namespace.nsid;
     info.block_bytes = namespace.block_size;
     info.blocks = namespace.blocks;

@@ -113,12 +113,8 @@ impl OpenFile for ControlFile {
                 file.install();
                 Ok(())
             }
-            uapi::CSD_NUMBER_PIPELINE_PLAN => {
-                with(user, |start| pipeline::plan(registry, start))
-            }
-            uapi::CSD_NUMBER_PIPELINE_INFO => {
-                with(user, |info| pipeline::info(registry, info))
-            }
+            uapi::CSD_NUMBER_PIPELINE_PLAN => with(user, |start| pipeline::plan(registry, start)),
+            uapi::CSD_NUMBER_PIPELINE_INFO => with(user, |info| pipeline::info(registry, info)),
             uapi::CSD_NUMBER_PIPELINE_CANCEL => {
                 with(user, |cancel| pipeline::cancel(registry, cancel))
             }

@@ -49,6 +49,7 @@ use zerocopy::{
 
 /// Events kept for readers; 48 KiB.
 const CAPACITY: usize = 1024;
+const _: () = assert!(CAPACITY.is_power_of_two());
 const EVENT_BYTES: usize = size_of::<csd_event>();
 
 /// What happened. Built with [`Event::new`] and the `with_` methods.
@@ -116,7 +117,8 @@ impl Queue {
     }
 
     fn slot(number: u64) -> usize {
-        (number % CAPACITY as u64) as usize
+        // A power of two, so that the slots follow on where the numbers wrap.
+        (number & (CAPACITY as u64).wrapping_sub(1)) as usize
     }
 
     /// The event that a reader at `cursor` sees next, and its cursor after it.

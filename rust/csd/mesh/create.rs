@@ -126,7 +126,9 @@ impl Recruit {
     /// What identifies the drive in its memory's superblock.
     fn nqn_hash(&self) -> u64 {
         self.slot().drive.with_info(|info| {
-            info.map_or(0, |info| superblock::nqn_hash(info.subnqn.as_str().as_bytes()))
+            info.map_or(0, |info| {
+                superblock::nqn_hash(info.subnqn.as_str().as_bytes())
+            })
         })
     }
 
@@ -240,8 +242,9 @@ impl Registry {
         for recruit in recruits {
             newest = recruit.last_epoch()?.max(newest);
         }
-        let epoch = superblock::next_epoch(::core::iter::once(newest), self.last_epoch.load(Relaxed))
-            .map_err(|_| EOVERFLOW)?;
+        let epoch =
+            superblock::next_epoch(::core::iter::once(newest), self.last_epoch.load(Relaxed))
+                .map_err(|_| EOVERFLOW)?;
         for recruit in recruits {
             recruit.store_epoch(epoch)?;
         }

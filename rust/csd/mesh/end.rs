@@ -86,17 +86,13 @@ impl Mesh {
         let Some(holding) = self.take_holding(member) else {
             return;
         };
-        pr_warn!(
-            "mesh {}: csd{} is lost\n",
-            self.number,
-            member.drive()
-        );
+        pr_warn!("mesh {}: csd{} is lost\n", self.number, member.drive());
         member.proxy.inbox.close(ENODEV);
         self.host.detach(member.id);
         for other in self.members.iter().filter(|other| !other.is_lost()) {
             other
                 .proxy
-                .turn(self, |firmware, hands| firmware.detach_peer(member.id, hands));
+                .turn(self, |firmware, _| firmware.detach_peer(member.id));
             other.proxy.kick();
         }
         self.book.fail_member(self, member, Status::PEER_LOST);

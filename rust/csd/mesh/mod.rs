@@ -39,7 +39,11 @@ use crate::{
         mesh::MeshTable,
         range::RangeAllocator,
         ring::PeerFault,
-        status::Failure, //
+        status::Failure,
+        superblock::{
+            Superblock,
+            SUPERBLOCK_BYTES, //
+        }, //
     },
     pipeline::Book,
     proxy::{
@@ -162,8 +166,7 @@ impl Mesh {
 
     /// The number of a member's drive as users know it.
     pub(crate) fn drive_of(&self, id: MemberId) -> u32 {
-        self.member(id)
-            .map_or(uapi::CSD_MEMBER_HOST, Member::drive)
+        self.member(id).map_or(uapi::CSD_MEMBER_HOST, Member::drive)
     }
 
     /// The host's memory of this mesh.
@@ -221,6 +224,12 @@ impl Mesh {
     }
 }
 
+/// Whether a drive's memory carries the superblock of this protocol.
+pub(crate) fn signed(region: &Region) -> bool {
+    let mut block = [0u8; SUPERBLOCK_BYTES];
+    region.read(0, &mut block).is_ok() && Superblock::parse(&block).is_ok()
+}
+
 /// The reason of a ring fault as `CSD_EVENT_RING_FAULT` carries it.
 fn fault_code(fault: PeerFault) -> u64 {
     match fault {
@@ -272,4 +281,3 @@ impl Settle for Mesh {
         }
     }
 }
-

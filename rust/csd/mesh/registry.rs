@@ -207,8 +207,7 @@ impl Observer for Registry {
         let added = Slot::new(drive.clone())
             .and_then(|slot| Ok(self.slots.lock().push(slot, GFP_KERNEL)?));
         match added {
-            Ok(()) => self
-                .post(Event::new(uapi::CSD_EVENT_DRIVE_BOUND).drive(drive.index())),
+            Ok(()) => self.post(Event::new(uapi::CSD_EVENT_DRIVE_BOUND).drive(drive.index())),
             Err(error) => dev_err!(
                 drive.device(),
                 "bound, but not usable in meshes: error {}\n",
@@ -264,9 +263,8 @@ impl Observer for Registry {
                             .store(u32::from(*critical_warning), Relaxed);
                     }
                 }
-                let dword = u64::from(*kind & 7)
-                    | u64::from(*info) << 8
-                    | u64::from(*log_page) << 16;
+                let dword =
+                    u64::from(*kind & 7) | u64::from(*info) << 8 | u64::from(*log_page) << 16;
                 self.post(about(uapi::CSD_EVENT_AEN).detail(dword));
             }
         }

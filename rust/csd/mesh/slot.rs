@@ -195,18 +195,15 @@ impl Slot {
     /// Bytes of the drive's memory in use.
     pub(crate) fn used(&self) -> u64 {
         let state = self.state.lock();
-        let used = |allocator: &Allocator| {
-            allocator
-                .space()
-                .len
-                .saturating_sub(allocator.free_bytes())
-        };
+        let used =
+            |allocator: &Allocator| allocator.space().len.saturating_sub(allocator.free_bytes());
         used(&state.cmb).saturating_add(used(&state.pmr))
     }
 
     /// Host memory of the slot itself.
     pub(crate) fn host_memory(&self) -> u64 {
-        (size_of::<Self>() + 2 * size_of::<Allocator>()) as u64
+        const BYTES: usize = size_of::<Slot>() + 2 * size_of::<Allocator>();
+        BYTES as u64
     }
 }
 

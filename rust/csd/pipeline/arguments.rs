@@ -128,7 +128,10 @@ impl Stage {
 
     /// Its parameters with the key slot filled in, written to `to`. Returns their length.
     pub(super) fn encode(&self, key_slot: u16, to: &mut [u8]) -> Result<usize> {
-        let filled = |cipher: &CipherParameters| CipherParameters { key_slot, ..*cipher };
+        let filled = |cipher: &CipherParameters| CipherParameters {
+            key_slot,
+            ..*cipher
+        };
         let params = match Parameters::parse(&self.params).map_err(|_| EINVAL)? {
             Parameters::Encrypt(cipher) => Parameters::Encrypt(filled(&cipher)),
             Parameters::Decrypt(cipher) => Parameters::Decrypt(filled(&cipher)),
@@ -176,8 +179,8 @@ impl Order {
         }
         let sizes = Sizes::check(raw)?;
 
-        let mut raw_stages = KVec::from_elem(csd_stage::new_zeroed(), count, GFP_KERNEL)
-            .map_err(Error::from)?;
+        let mut raw_stages =
+            KVec::from_elem(csd_stage::new_zeroed(), count, GFP_KERNEL).map_err(Error::from)?;
         uaccess::read_bytes(raw.stages, raw_stages.as_mut_slice().as_mut_bytes())?;
         let mut stages = KVec::with_capacity(count, GFP_KERNEL).map_err(Error::from)?;
         let mut planned = KVec::with_capacity(count, GFP_KERNEL).map_err(Error::from)?;
@@ -341,7 +344,8 @@ fn sink(mesh: &Mesh, raw: &csd_pipeline_start) -> Result<Option<Place>> {
         _ => return Err(EOPNOTSUPP),
     }
     let (member, namespace, bytes) = namespace(mesh, raw.sink_drive, raw.sink_nsid)?;
-    if raw.sink_offset % u64::from(namespace.block_size) != 0 {
+    let beyond = raw.sink_offset.checked_rem(u64::from(namespace.block_size));
+    if beyond != Some(0) {
         return Err(EINVAL);
     }
     let room = bytes.checked_sub(raw.sink_offset).ok_or(ERANGE)?;

@@ -61,8 +61,22 @@ pub(crate) struct Book {
     shrunk: CondVar,
 }
 
-/// Stream slots that a pipeline has reserved.
-pub(super) struct Seats(KVec<MemberId>);
+/// Stream slots that a pipeline has reserved, given back on drop.
+pub(super) struct Seats {
+    mesh: Arc<Mesh>,
+    hops: KVec<MemberId>,
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        let mut list = self.mesh.book.list.lock();
+        for hop in self.hops.iter() {
+            if let Some(count) = list.hops.get_mut(hop.index()) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+}
 
 impl Book {
     /// An empty book.
@@ -89,22 +103,25 @@ impl Book {
         count as u32
     }
 
-    /// Reserves a stream slot for each of `hops`.
+    /// Reserves a stream slot in `mesh` for each of `wanted`.
     ///
     /// # Errors
     ///
-    /// - EBUSY if a member has no free slot, ECANCELED while the mesh is being destroyed.
-    pub(super) fn reserve(&self, hops: impl Iterator<Item = MemberId>) -> Result<Seats> {
-        let mut seats = Seats(KVec::new());
-        for hop in hops {
-            seats.0.push(hop, GFP_KERNEL)?;
+    /// - EBUSY if a member has no free slot, ECANCELED while the mesh is being destroyed, ENOMEM.
+    pub(super) fn reserve(
+        mesh: &Arc<Mesh>,
+        wanted: impl Iterator<Item = MemberId>,
+    ) -> Result<Seats> {
+        let mut hops = KVec::new();
+        for hop in wanted {
+            hops.push(hop, GFP_KERNEL)?;
         }
-        let mut list = self.list.lock();
+        let mut list = mesh.book.list.lock();
         if list.closing {
             return Err(ECANCELED);
         }
         let mut taken = list.hops;
-        for hop in seats.0.iter() {
+        for hop in hops.iter() {
             let count = taken.get_mut(hop.index()).ok_or(EINVAL)?;
             if usize::from(*count) >= STREAMS {
                 return Err(EBUSY);
@@ -112,19 +129,11 @@ impl Book {
             *count = count.saturating_add(1);
         }
         list.hops = taken;
-        Ok(seats)
-    }
-
-    /// Gives stream slots back.
-    pub(super) fn unreserve(&self, seats: &mut Seats) {
-        let mut list = self.list.lock();
-        for hop in seats.0.iter() {
-            if let Some(count) = list.hops.get_mut(hop.index()) {
-                *count = count.saturating_sub(1);
-            }
-        }
         drop(list);
-        seats.0.clear();
+        Ok(Seats {
+            mesh: mesh.clone(),
+            hops,
+        })
     }
 
     /// A window id that no window of this mesh has.
@@ -225,8 +234,7 @@ impl Book {
             |pipeline| {
                 if pipeline.release(mesh) {
                     let mut list = self.list.lock();
-                    list.pipelines
-                        .retain(|other| !Arc::ptr_eq(other, pipeline));
+                    list.pipelines.retain(|other| !Arc::ptr_eq(other, pipeline));
                     gone = true;
                 }
             },

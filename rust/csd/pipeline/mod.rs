@@ -57,7 +57,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::Atomic,
-        poll::PollCondVar,
+        poll::PollCondVarBox,
         Arc,
         Mutex, //
     }, //
@@ -148,8 +148,7 @@ pub(crate) struct Pipeline {
     started_ns: u64,
     #[pin]
     state: Mutex<State>,
-    #[pin]
-    changed: PollCondVar,
+    changed: PollCondVarBox,
 }
 
 impl Pipeline {
@@ -213,7 +212,7 @@ impl Pipeline {
         if let Some(member) = mesh.member(self.first) {
             member
                 .proxy
-                .turn(mesh, |firmware, hands| firmware.cancel(self.stream, hands));
+                .turn(mesh, |firmware, _| firmware.cancel(self.stream));
             member.proxy.kick();
         }
     }
@@ -222,9 +221,9 @@ impl Pipeline {
     fn abort(&self, mesh: &Mesh, status: Status) {
         for id in self.members.iter() {
             if let Some(member) = mesh.member(id).filter(|member| !member.is_lost()) {
-                member.proxy.turn(mesh, |firmware, hands| {
-                    firmware.abort(self.stream, status, hands)
-                });
+                member
+                    .proxy
+                    .turn(mesh, |firmware, _| firmware.abort(self.stream, status));
                 member.proxy.kick();
             }
         }
@@ -252,7 +251,10 @@ impl Pipeline {
             self.keep_progress();
             let resources = {
                 let mut state = self.state.lock();
-                state.produced = state.resources.as_ref().map(|resources| resources.produced());
+                state.produced = state
+                    .resources
+                    .as_ref()
+                    .map(|resources| resources.produced());
                 state.resources.take()
             };
             if let Some(resources) = resources {
@@ -275,7 +277,9 @@ impl Pipeline {
             let wanted = state.open
                 && !state.abandoned
                 && state.phase == Phase::Done
-                && state.produced.is_some_and(|produced| state.consumed < produced);
+                && state
+                    .produced
+                    .is_some_and(|produced| state.consumed < produced);
             if wanted {
                 return;
             }

@@ -95,9 +95,7 @@ impl Pipeline {
                 to.bytes_in = report.bytes_out;
             } else if slot == report::sink_slot(stages) {
                 to.bytes_out = report.bytes_out;
-            } else if let Some(place) = to
-                .stages
-                .get_mut(slot.wrapping_sub(report::stage_slot(0)))
+            } else if let Some(place) = to.stages.get_mut(slot.wrapping_sub(report::stage_slot(0)))
             {
                 place.bytes_in = report.bytes_in;
                 place.bytes_out = report.bytes_out;

@@ -7,7 +7,10 @@
 
 use super::{
     arguments::Order,
-    book::Seats, //
+    book::{
+        Book,
+        Seats, //
+    }, //
 };
 use crate::{
     idc::{
@@ -126,7 +129,7 @@ pub(crate) struct Resources {
     host: HostArea,
     windows: KVec<Window>,
     keys: KVec<(MemberId, u16)>,
-    seats: Seats,
+    _seats: Seats,
 }
 
 /// The descriptor's view of what was taken.
@@ -153,11 +156,14 @@ impl Resources {
     /// - ECANCELED while the mesh is being destroyed.
     pub(super) fn take(mesh: &Arc<Mesh>, order: &Order) -> Result<Taken> {
         let slots = report::slots(order.stages.len()) as u64;
-        let host = HostArea::new(mesh, LINE.saturating_add(slots.saturating_mul(REPORT_BYTES as u64)))?;
+        let host = HostArea::new(
+            mesh,
+            LINE.saturating_add(slots.saturating_mul(REPORT_BYTES as u64)),
+        )?;
         let hops = order.hops();
         let last = hops.last().ok_or(EINVAL)?.member;
 
-        let mut seats = mesh.book.reserve(hops.iter().map(|hop| hop.member))?;
+        let seats = Book::reserve(mesh, hops.iter().map(|hop| hop.member))?;
         let memory = Memory::take(mesh, order, BUFFERS).or_else(|error| {
             // Two buffers of a page could not hold a descriptor.
             if error == ENOSPC && order.chunk_bytes > 4096 {
@@ -165,22 +171,8 @@ impl Resources {
             } else {
                 Err(error)
             }
-        });
-        let memory = match memory {
-            Ok(memory) => memory,
-            Err(error) => {
-                mesh.book.unreserve(&mut seats);
-                return Err(error);
-            }
-        };
-        let named = Self::name(mesh, order, &memory, &host, last);
-        let (windows, places) = match named {
-            Ok(named) => named,
-            Err(error) => {
-                mesh.book.unreserve(&mut seats);
-                return Err(error);
-            }
-        };
+        })?;
+        let (windows, places) = Self::name(mesh, order, &memory, &host, last)?;
         let resources = Resources {
             inputs: memory.inputs,
             buffers: memory.buffers,
@@ -188,7 +180,7 @@ impl Resources {
             host,
             windows,
             keys: KVec::new(),
-            seats,
+            _seats: seats,
         };
         Ok(Taken {
             resources: KBox::new(resources, GFP_KERNEL)?,
@@ -361,7 +353,7 @@ impl Resources {
     }
 
     /// Gives everything back. No firmware holds the stream any more.
-    pub(super) fn give_back(mut self: KBox<Self>, mesh: &Mesh) {
+    pub(super) fn give_back(self: KBox<Self>, mesh: &Mesh) {
         for window in self.windows.iter() {
             for id in window.grantees.with(window.owner).iter() {
                 if let Some(member) = mesh.member(id) {
@@ -381,7 +373,6 @@ impl Resources {
         if let Some(buffers) = &self.sink_buffers {
             buffers.scrub();
         }
-        mesh.book.unreserve(&mut self.seats);
     }
 }
 

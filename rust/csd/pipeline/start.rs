@@ -22,6 +22,7 @@ use super::{
     State, //
 };
 use crate::{
+    idc::function::options::MAX_PARAMETERS_LEN,
     idc::{
         member::MemberSet,
         pipeline::{
@@ -38,7 +39,6 @@ use crate::{
             Status, //
         }, //
     },
-    idc::function::options::MAX_PARAMETERS_LEN,
     mesh::{
         registry::Registry,
         Mesh, //
@@ -56,10 +56,11 @@ use crate::{
 };
 use kernel::{
     new_mutex,
-    new_poll_condvar,
     prelude::*,
+    static_lock_class,
     sync::{
         atomic::Atomic,
+        poll::PollCondVarBox,
         Arc, //
     }, //
 };
@@ -180,6 +181,7 @@ fn prepare(
     let number = registry.history.number();
     let stream = stream_of(number);
     let touched = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+    let changed = PollCondVarBox::new(c"csd_pipeline", static_lock_class!())?;
 
     let taken = Resources::take(mesh, order)?;
     let pipeline = Arc::pin_init(
@@ -209,7 +211,7 @@ fn prepare(
                 abandoned: false,
                 last: Some(kept),
             }, "csd_pipeline"),
-            changed <- new_poll_condvar!("csd_pipeline"),
+            changed,
         }),
         GFP_KERNEL,
     )?;
@@ -233,8 +235,7 @@ fn launch(
     mut order: Order,
     places: &Places,
 ) -> Result<(), Refusal> {
-    let mut descriptor =
-        KVec::from_elem(0u8, MAX_DESCRIPTOR, GFP_KERNEL).map_err(Error::from)?;
+    let mut descriptor = KVec::from_elem(0u8, MAX_DESCRIPTOR, GFP_KERNEL).map_err(Error::from)?;
     // Only this thread and those that end the pipeline know it; they take the resources only after
     // it has ended, which `launched` finds out.
     let resources = pipeline.state.lock().resources.take();

@@ -14,13 +14,11 @@ use super::storage::{
 use crate::{
     idc::{
         firmware::{
-            platform::{
-                Namespace,
-                NoMemory,
-                Platform,
-                StorageError,
-                StorageRequest, //
-            },
+            Namespace,
+            NoMemory,
+            Platform,
+            StorageError,
+            StorageRequest,
             STREAMS, //
         },
         function::{
@@ -206,10 +204,13 @@ impl Hands {
 
     /// Host memory that the surroundings take, in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        let scratch: usize = self.scratch_bytes.iter().fold(0, |a, b| a.saturating_add(*b));
+        let scratch: usize = self
+            .scratch_bytes
+            .iter()
+            .fold(0, |a, b| a.saturating_add(*b));
         (scratch as u64)
-            .saturating_add((KEY_SLOTS * size_of::<Option<Cipher>>()) as u64)
-            .saturating_add((self.accounts.capacity() * size_of::<Account>()) as u64)
+            .saturating_add(size_of_val(self.keys.as_slice()) as u64)
+            .saturating_add(size_of_val(self.accounts.as_slice()) as u64)
     }
 }
 
@@ -305,10 +306,12 @@ impl Platform for Hands {
     }
 
     fn storage(&mut self, request: &StorageRequest) -> Result<(), StorageError> {
-        self.storage.start(request).map_err(|refused| match refused {
-            Refused::Busy => StorageError::Busy,
-            Refused::Failed(status) => StorageError::Failed(status.to_wire()),
-        })
+        self.storage
+            .start(request)
+            .map_err(|refused| match refused {
+                Refused::Busy => StorageError::Busy,
+                Refused::Failed(status) => StorageError::Failed(status.to_wire()),
+            })
     }
 
     fn complete(&mut self, command: u32, completion: &Completion) {

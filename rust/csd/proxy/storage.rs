@@ -11,7 +11,7 @@ use crate::{
         Drive, //
     },
     idc::{
-        firmware::platform::StorageRequest,
+        firmware::StorageRequest,
         status::Status, //
     },
     sys::{
@@ -125,7 +125,12 @@ impl Storage {
     fn submit(&self, index: usize, transfer: &mut Transfer) -> Result {
         let request = &transfer.request;
         let block = self.drive.namespace(request.nsid)?.block_size;
-        let most = (self.drive.max_transfer() / block.max(1)).max(1);
+        let most = self
+            .drive
+            .max_transfer()
+            .checked_div(block)
+            .ok_or(EINVAL)?
+            .max(1);
         let blocks = request.blocks.saturating_sub(transfer.done).min(most);
         let passed = u64::from(transfer.done);
         let offset = passed

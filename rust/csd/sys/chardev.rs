@@ -230,7 +230,10 @@ impl<N: Node> NodeRegistration<N> {
     /// # Safety
     ///
     /// Only called by the misc driver, which has put its `miscdevice` into the private data.
-    unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> ffi::c_int {
+    unsafe extern "C" fn open(
+        inode: *mut bindings::inode,
+        file: *mut bindings::file,
+    ) -> ffi::c_int {
         // SAFETY: By the contract of this function; the misc driver holds its lock, so the
         // registration cannot go away now.
         let this = unsafe { (*file).private_data }.cast::<Self>();
@@ -256,13 +259,14 @@ impl<N: Node> PinnedDrop for NodeRegistration<N> {
 }
 
 extern "C" {
-    /// `include/linux/anon_inodes.h`; the kernel crate has no binding of it.
+    /// `include/linux/anon_inodes.h`; the kernel crate has no binding of it. The operations are a
+    /// `struct file_operations`, the result is a `struct file`.
     fn anon_inode_getfile(
         name: *const ffi::c_char,
-        fops: *const bindings::file_operations,
+        fops: *const ffi::c_void,
         data: *mut ffi::c_void,
         flags: ffi::c_int,
-    ) -> *mut bindings::file;
+    ) -> *mut ffi::c_void;
 }
 
 /// A file that has a descriptor number but is not yet in the descriptor table.
@@ -287,7 +291,7 @@ impl NewFile {
         let file = unsafe {
             anon_inode_getfile(
                 name.as_char_ptr(),
-                Anonymous::<T>::REFERENCE,
+                core::ptr::from_ref(Anonymous::<T>::REFERENCE).cast(),
                 raw,
                 (flags::O_RDONLY | flags::O_CLOEXEC) as ffi::c_int,
             )

@@ -63,8 +63,9 @@ impl<T: Abi> Argument<T> {
         if let Some(field) = bytes.get_mut(..size.len()) {
             field.copy_from_slice(&size);
         }
-        if user_size > known {
-            check_zeroed(user.wrapping_add(known), user_size - known)?;
+        let beyond = user_size.saturating_sub(known);
+        if beyond > 0 {
+            check_zeroed(user.wrapping_add(known), beyond)?;
         }
         Ok(Self {
             value,
