@@ -20,7 +20,7 @@ fn main() {
 
     let status = Command::new(&bindgen)
         .args(["--allowlist-item", "[Cc][Ss][Dd]_.*"])
-        .args(["--use-core", "--with-derive-default", "--no-doc-comments"])
+        .args(["--use-core", "--no-doc-comments"])
         .args(["--no-prepend-enum-name"])
         .args(["--default-macro-constant-type", "unsigned"])
         .args(["--rust-target", "1.82", "--rust-edition", "2021"])

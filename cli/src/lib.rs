@@ -94,21 +94,6 @@ pub struct World<'a> {
 }
 
 impl World<'_> {
-    /// This machine.
-    pub fn real() -> World<'static> {
-        static HOST: std::sync::LazyLock<Host> = std::sync::LazyLock::new(Host::default);
-        World {
-            host: &HOST,
-            open: &|| Ok(Box::new(sys::CharDevice::open(&HOST.dev.join("csd"))?)),
-            random: &|buffer| getrandom::fill(buffer).map_err(io::Error::other),
-            terminal: Terminal {
-                out: io::stdout().is_terminal(),
-                err: io::stderr().is_terminal(),
-                color: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-            },
-        }
-    }
-
     /// Opens the character device.
     ///
     /// # Errors
@@ -125,6 +110,29 @@ impl World<'_> {
             }
         })
     }
+}
+
+/// Runs csdctl on this machine with the arguments of the process.
+pub fn run_here() -> Exit {
+    let host = Host::default();
+    let node = host.dev.join("csd");
+    let world = World {
+        host: &host,
+        open: &|| Ok(Box::new(sys::CharDevice::open(&node)?)),
+        random: &|buffer| getrandom::fill(buffer).map_err(io::Error::other),
+        terminal: Terminal {
+            out: io::stdout().is_terminal(),
+            err: io::stderr().is_terminal(),
+            color: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        },
+    };
+    // Standard error is not locked: the progress bar writes there too.
+    run(
+        std::env::args_os(),
+        &world,
+        &mut io::stdout().lock(),
+        &mut io::stderr(),
+    )
 }
 
 /// Runs csdctl with these arguments, the program's name first, and returns what it exits with.

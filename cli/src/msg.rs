@@ -298,7 +298,7 @@ fn ping_pair(
 
 fn too_long(mesh: &Mesh, bytes: usize) -> Failure {
     Failure::usage(format!(
-        "{bytes} bytes do not fit into the entries of {}, which have {} with 28 taken",
+        "{bytes} bytes do not fit into the entries of {}: these have {} bytes, and 28 of them are taken",
         mesh.name(),
         mesh.info.entry_bytes
     ))

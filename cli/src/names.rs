@@ -249,7 +249,7 @@ pub fn find_mesh(device: &dyn Device, name: Option<&str>) -> Outcome<Mesh> {
         return match list.len() {
             1 => Ok(list.remove(0)),
             _ => Err(Failure::usage(format!("there are several meshes: {known}"))
-                .remedy("--mesh with the one that is meant")),
+                .remedy("the name of the one that is meant, with --mesh for msg and pipeline")),
         };
     };
     let number = numbered(name, "mesh").or_else(|| numbered(name, ""));

@@ -154,8 +154,11 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Reports a failure.
+    /// Reports a failure; nothing where all has been said (the message is empty).
     pub fn failure(&mut self, failure: &Failure) {
+        if failure.message.is_empty() {
+            return;
+        }
         let _ = if self.is_json() {
             let body = ErrorDocument {
                 error: ErrorBody {

@@ -68,7 +68,12 @@ fn page(command: &Command, name: &str) -> Outcome<Vec<u8>> {
     let rendered = |result: std::io::Result<()>| {
         result.map_err(|error| Failure::io(format!("page of {name}"), &error))
     };
-    // The page gets its own EXIT STATUS instead of the text that follows the help.
+    // What follows the long help becomes sections of their own, below.
+    let after = command
+        .get_after_long_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let details = after.replace(EXIT_CODES, "");
     let command = command
         .clone()
         .name(name.to_string())
@@ -78,15 +83,23 @@ fn page(command: &Command, name: &str) -> Outcome<Vec<u8>> {
     let man = Man::new(command).section("8").manual("csd").source("csd");
     let mut page = Vec::new();
     rendered(man.render(&mut page))?;
-    let mut exit = Roff::new();
-    exit.control("SH", ["EXIT STATUS"]);
-    for line in EXIT_CODES.lines().skip(1) {
-        exit.control("TP", []);
-        let (code, meaning) = line.trim().split_once(' ').unwrap_or((line, ""));
-        exit.text([roman(code)]);
-        exit.text([roman(meaning.trim())]);
+    let mut rest = Roff::new();
+    if !details.trim().is_empty() {
+        rest.control("SH", ["DETAILS"]);
+        rest.control("nf", []);
+        for line in details.trim().lines() {
+            rest.text([roman(line)]);
+        }
+        rest.control("fi", []);
     }
-    rendered(exit.to_writer(&mut page))?;
+    rest.control("SH", ["EXIT STATUS"]);
+    for line in EXIT_CODES.lines().skip(1) {
+        rest.control("TP", []);
+        let (code, meaning) = line.trim().split_once(' ').unwrap_or((line, ""));
+        rest.text([roman(code)]);
+        rest.text([roman(meaning.trim())]);
+    }
+    rendered(rest.to_writer(&mut page))?;
     Ok(page)
 }
 

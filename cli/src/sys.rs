@@ -24,6 +24,7 @@ use std::time::Duration;
 /// The ABI as bindgen reads it from `uapi/csd.h`.
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, dead_code)]
 #[allow(unreachable_pub, clippy::all, clippy::pedantic)]
+#[allow(clippy::undocumented_unsafe_blocks)] // not ours
 pub mod abi {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }

@@ -121,13 +121,16 @@ pub fn size(bytes: u64) -> String {
 
 /// Nanoseconds in the unit that suits them: `12 ms`, `1.31 s`, `740 ns`.
 pub fn time(nanoseconds: u64) -> String {
-    let ns = nanoseconds as f64;
-    let (value, unit) = match nanoseconds {
-        0..1_000 => return format!("{nanoseconds} ns"),
-        1_000..1_000_000 => (ns / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
+    let (scale, unit) = match nanoseconds {
+        0..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "µs"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
     };
+    if nanoseconds % scale == 0 {
+        return format!("{} {unit}", count(nanoseconds / scale));
+    }
+    let value = nanoseconds as f64 / scale as f64;
     if value < 10.0 {
         format!("{value:.2} {unit}")
     } else if value < 100.0 {
@@ -237,7 +240,8 @@ mod tests {
         assert_eq!(size(98_000), "95.7 KiB");
         assert_eq!(time(740), "740 ns");
         assert_eq!(time(1_500), "1.50 µs");
-        assert_eq!(time(12_000_000), "12.0 ms");
+        assert_eq!(time(12_000_000), "12 ms");
+        assert_eq!(time(12_340_000), "12.3 ms");
         assert_eq!(time(2_250_000_000), "2.25 s");
     }
 

@@ -292,9 +292,9 @@ fn memory(drive: &Drive, findings: &mut Findings) {
                 Verdict::Warn,
                 "memory",
                 &name,
-                "no CMB or PMR: peers cannot send to it, its rings go to host memory",
+                "no CMB or PMR: peers cannot send to it, so it cannot be in a mesh",
             )
-            .remedy("a drive with a CMB or a PMR, where messages must not cost a host hop");
+            .remedy("a drive with a CMB or a PMR");
     }
     let state = |on: bool| if on { "on" } else { "off" };
     let cmb_on = info.memory_flags & CSD_MEMORY_CMB != 0;

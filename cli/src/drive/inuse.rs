@@ -96,6 +96,16 @@ fn text_code(bytes: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 8).ok()
 }
 
+/// A path for the command line of a shell.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if path.chars().all(plain) {
+        path.to_string()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
+}
+
 /// Who uses the drive's block devices, as far as sysfs and procfs tell.
 pub fn uses(host: &Host, device: &NvmeDevice) -> Vec<Use> {
     let mounts = mounts(host);
@@ -116,7 +126,7 @@ pub fn uses(host: &Host, device: &NvmeDevice) -> Vec<Use> {
                     uses.push(Use {
                         device: node.clone(),
                         by: format!("mounted on {point}"),
-                        remedy: format!("umount {point}, or leave this drive alone"),
+                        remedy: format!("umount {}, or leave this drive alone", quoted(point)),
                     });
                 }
             }

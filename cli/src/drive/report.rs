@@ -104,7 +104,6 @@ pub fn drive(device: &dyn Device, drive: &Drive) -> Outcome<DriveReport> {
             }
         }
     }
-    let version = info.nvme_version;
     Ok(DriveReport {
         name: drive.name(),
         number: info.drive,
@@ -117,13 +116,7 @@ pub fn drive(device: &dyn Device, drive: &Drive) -> Outcome<DriveReport> {
         state: state(info.state),
         mesh: (info.mesh != CSD_MESH_NONE).then(|| mesh_name(info.mesh)),
         cntlid: info.cntlid,
-        // VS: major version in bits 31:16, minor in 15:08, tertiary in 07:00.
-        nvme_version: format!(
-            "{}.{}.{}",
-            version >> 16,
-            version >> 8 & 0xff,
-            version & 0xff
-        ),
+        nvme_version: nvme_version(info.nvme_version),
         numa_node: u32::try_from(info.numa_node).ok(),
         critical_warning: info.critical_warning,
         functions: functions(info.functions),
@@ -139,6 +132,16 @@ pub fn drive(device: &dyn Device, drive: &Drive) -> Outcome<DriveReport> {
         namespaces,
         counters: Counters::new(&info.counters),
     })
+}
+
+/// The VS register: major version in bits 31:16, minor in 15:08, tertiary in 07:00, which is left
+/// out where it is 0, as in the specification's own name ("1.4").
+fn nvme_version(register: u32) -> String {
+    let (major, minor, tertiary) = (register >> 16, register >> 8 & 0xff, register & 0xff);
+    match tertiary {
+        0 => format!("{major}.{minor}"),
+        _ => format!("{major}.{minor}.{tertiary}"),
+    }
 }
 
 /// Who runs the drive's firmware logic.

@@ -431,8 +431,11 @@ fn parse_iv(text: &str) -> Result<[u8; IV_LEN], String> {
 
 /// Reads a key file. The message never tells what is in it.
 fn read_key(path: &Path) -> Outcome<[u8; KEY_LEN]> {
-    let failed =
-        |error: std::io::Error| Failure::io(format!("key file {}", path.display()), &error);
+    let failed = |error: std::io::Error| {
+        Failure::io(format!("key file {}", path.display()), &error).remedy(format!(
+            "head -c {KEY_LEN} /dev/urandom > key, for a new one"
+        ))
+    };
     let mut bytes = Vec::new();
     // A little more than any key in hex would be enough to say what is wrong.
     File::open(path)
