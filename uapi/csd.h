@@ -304,7 +304,13 @@ struct csd_mesh_create {
  *
  * Waits for messages in flight to end with ECANCELED, scrubs the rings.
  *
- * Errors: ENXIO no such mesh; EBUSY a pipeline is running in it.
+ * @size: sizeof(struct csd_mesh_destroy)
+ * @mesh: in
+ * @flags: in, CSD_MESH_DESTROY_*
+ * @reserved: zero
+ *
+ * Errors: ENXIO no such mesh; EBUSY a pipeline is running in it, or has ended and
+ * its result was neither read nor its descriptor closed.
  */
 struct csd_mesh_destroy {
 	__u32 size;
@@ -534,13 +540,13 @@ struct csd_stage {
  * @deadline_ms: in, longest time without progress, 0 means 30000, at most 1 hour
  * @flags: in, zero
  * @fd: out
+ * @error_stage: out, with an error: which stage is to blame, counted from 0, 0xffffffff: none
  * @pipeline: out, its number, never used twice until the module is unloaded
  *
  * Errors: ENODEV a drive is not ready or left the mesh; EINVAL bad parameters of a stage,
  * key of the wrong length; ERANGE source beyond the namespace, or sink too small;
  * EOPNOTSUPP no drive, or not that drive, offers a function; ENOSPC not enough free drive memory
- * for the buffers; EBUSY too many pipelines on a drive. For errors of one stage @error_stage
- * tells which (counted from 0, 0xffffffff: none).
+ * for the buffers; EBUSY too many pipelines on a drive.
  */
 struct csd_pipeline_start {
 	__u32 size;
@@ -650,6 +656,9 @@ struct csd_pipeline_info {
 
 /**
  * struct csd_pipeline_cancel - CSD_IOC_PIPELINE_CANCEL
+ * @size: sizeof(struct csd_pipeline_cancel)
+ * @reserved: zero
+ * @pipeline: in, its number
  *
  * Errors: ENXIO no such pipeline; EALREADY it has ended.
  */
