@@ -114,7 +114,7 @@ impl Dispatch<'_> {
                 return;
             }
             Opcode::DATA => self.data(asked, platform),
-            Opcode::CANCEL => self.cancel(asked),
+            Opcode::CANCEL => self.cancel(asked, platform),
             _ => Err(Status::UNKNOWN_OPCODE),
         };
         if let Err(status) = result {
@@ -190,10 +190,6 @@ impl Dispatch<'_> {
                 Err(Status::PEER_LOST)
             }
         }
-    }
-
-    fn find(&mut self, stream: u32, hop: u16) -> Option<&mut Stream> {
-        self.streams.iter_mut().find(|slot| slot.is(stream, hop))
     }
 
     fn hold<P: Platform>(&mut self, asked: Asked<'_>, platform: &mut P) -> Result<(), Status> {
@@ -283,11 +279,15 @@ impl Dispatch<'_> {
         Ok(())
     }
 
-    /// Cancelling what has ended already is a success.
-    fn cancel(&mut self, asked: Asked<'_>) -> Result<(), Status> {
+    /// A stream that has ended or was never opened is cancelled already.
+    fn cancel<P: Platform>(&mut self, asked: Asked<'_>, platform: &mut P) -> Result<(), Status> {
         let Request { stream, hop, .. } = *asked.request;
         let failure = self.shared.failure(Status::CANCELLED, StageId::NONE);
-        let slot = self.find(stream, hop).ok_or(Status::NO_STREAM)?;
+        let mut slots = self.streams.iter_mut();
+        let Some(slot) = slots.find(|slot| slot.is(stream, hop)) else {
+            self.reply(asked, &[], platform);
+            return Ok(());
+        };
         if slot.is_source() || slot.upstream != asked.from || slot.cancel.is_due() {
             return Err(Status::NO_STREAM);
         }

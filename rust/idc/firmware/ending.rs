@@ -3,8 +3,9 @@
 //! How a stream ends: well, or early and in order, so that nobody writes into memory that was
 //! given back. And what it reports on the way.
 //!
-//! Owns the order of an early end: data requests are refused at once, the next hop is cancelled,
-//! storage is waited for, and only then the hop before (or the host) is told that all is over.
+//! Owns the order of an early end: requests of the hop before are refused at once, the next hop is
+//! cancelled, storage is waited for, and only then the hop before has its CANCEL answered, or the
+//! host its command. So an answered CANCEL means that nothing behind it touches memory any more.
 
 use super::super::entry::{Opcode, Request};
 use super::super::function::Function as _;
@@ -61,6 +62,9 @@ impl Stream {
             self.progress_at = now;
             any = true;
         }
+        if let Some(cid) = self.open.take() {
+            self.refuse(cid, shared, platform);
+        }
         while let Some(cid) = self.inlet.drop_chunk() {
             self.refuse(cid, shared, platform);
         }
@@ -71,10 +75,10 @@ impl Stream {
         if self.next != NEXT_GONE || self.uses_storage() {
             return any;
         }
-        let told = self.is_source() || self.open.is_due() || self.cancel.is_due();
-        if !told && !self.upstream_lost && !self.aborted {
-            // The hop before was told by the answer to its data, or will be by the next; then it
-            // cancels.
+        let awaited = self.is_source() || self.cancel.is_due();
+        if !awaited && !self.upstream_lost && !self.aborted {
+            // The hop before was told by the answer to OPEN or to its data, or will be by the
+            // answer to its next data; then it cancels.
             return any;
         }
         let _ = self.write_reports(shared, pool, platform);
@@ -85,9 +89,6 @@ impl Stream {
                 bytes_out: self.outlet.written,
             };
             platform.complete(self.command, &completion);
-        }
-        if let Some(cid) = self.open.take() {
-            self.refuse(cid, shared, platform);
         }
         if let Some(cid) = self.cancel.take() {
             self.answer(cid, 0, shared, platform);

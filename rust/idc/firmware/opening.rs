@@ -209,7 +209,7 @@ impl Stream {
         for part in [&rest.header[..], rest.hops, rest.stages] {
             platform
                 .write(at, part)
-                .map_err(|fault| memory_failure(shared, fault, stage))?;
+                .map_err(|fault| memory_failure(shared, at.memory, fault, stage))?;
             at = at.at(part.len() as u64).ok_or(internal)?;
         }
         self.descriptor_len = rest.len() as u32;

@@ -6,7 +6,7 @@
 //! of it. Never waits: what cannot go now is tried again at the next poll.
 
 use super::super::entry::{DataBody, Opcode, Request};
-use super::super::member::{Location, MemberId};
+use super::super::member::{Location, MemberId, MemoryId};
 use super::super::memory::Fault;
 use super::super::status::{Failure, StageId, Status};
 use super::super::window::WindowRef;
@@ -72,13 +72,20 @@ pub(super) struct Outlet {
 
 const LAST_BIT: u16 = 1 << 15;
 
-/// What an access to memory that failed means.
-pub(super) fn memory_failure(shared: &Shared, fault: Fault, stage: StageId) -> Failure {
-    let status = match fault {
-        Fault::Gone => Status::PEER_LOST,
-        Fault::NoMemory | Fault::OutOfRange => Status::FABRIC_ERROR,
-    };
-    shared.failure(status, stage)
+/// What a failed access to `memory` means: a drive that is gone is named, not we.
+pub(super) fn memory_failure(
+    shared: &Shared,
+    memory: MemoryId,
+    fault: Fault,
+    stage: StageId,
+) -> Failure {
+    match fault {
+        Fault::Gone => {
+            let owner = MemberId::new(memory.get()).unwrap_or(shared.me);
+            Failure::new(Status::PEER_LOST, owner, stage)
+        }
+        Fault::NoMemory | Fault::OutOfRange => shared.failure(Status::FABRIC_ERROR, stage),
+    }
 }
 
 impl Outlet {
@@ -140,7 +147,7 @@ impl Outlet {
         let piece = data.get(..fitting).unwrap_or_default();
         platform
             .write(at, piece)
-            .map_err(|fault| memory_failure(shared, fault, StageId::SINK))?;
+            .map_err(|fault| memory_failure(shared, at.memory, fault, StageId::SINK))?;
         self.fill = self.fill.saturating_add(fitting as u32);
         self.written = self.written.saturating_add(fitting as u64);
         if self.fill == self.chunk_bytes {
@@ -157,7 +164,7 @@ impl Outlet {
     ) -> Result<usize, Failure> {
         let taken = platform
             .load_u64(self.consumed)
-            .map_err(|fault| memory_failure(shared, fault, StageId::SINK))?;
+            .map_err(|fault| memory_failure(shared, self.consumed.memory, fault, StageId::SINK))?;
         // The host can only have taken what was announced, and never gives any back.
         if taken < self.host_taken || taken > self.announced {
             return Err(Failure::new(
@@ -179,7 +186,7 @@ impl Outlet {
             let at = at.ok_or(self.sink_failure(shared, Status::INTERNAL))?;
             platform
                 .write(at, piece)
-                .map_err(|fault| memory_failure(shared, fault, StageId::SINK))?;
+                .map_err(|fault| memory_failure(shared, at.memory, fault, StageId::SINK))?;
             self.written = self.written.saturating_add(fitting);
         }
         Ok(piece.len())
@@ -198,11 +205,11 @@ impl Outlet {
         if self.base.memory != self.produced.memory {
             platform
                 .flush(self.base.memory)
-                .map_err(|fault| memory_failure(shared, fault, StageId::SINK))?;
+                .map_err(|fault| memory_failure(shared, self.base.memory, fault, StageId::SINK))?;
         }
         platform
             .store_release_u64(self.produced, self.written)
-            .map_err(|fault| memory_failure(shared, fault, StageId::SINK))?;
+            .map_err(|fault| memory_failure(shared, self.produced.memory, fault, StageId::SINK))?;
         self.announced = self.written;
         self.chunks = self.chunks.wrapping_add(1);
         platform.notify(MemberId::HOST);
@@ -295,7 +302,7 @@ impl Outlet {
             let end = at.at(self.fill.into()).ok_or(internal)?;
             platform
                 .zero(end, padding.into())
-                .map_err(|fault| memory_failure(shared, fault, StageId::SINK))?;
+                .map_err(|fault| memory_failure(shared, end.memory, fault, StageId::SINK))?;
         }
         let request = StorageRequest {
             tag: storage_tag(key, u32::from(self.current) | SINK_TAG),

@@ -29,9 +29,9 @@ pub(super) const FAILED: u8 = 3;
 pub(super) const NEXT_UNASKED: u8 = 0;
 /// OPEN is on its way.
 pub(super) const NEXT_ASKED: u8 = 1;
-/// It has accepted.
+/// It has answered, and may hold the stream.
 pub(super) const NEXT_OPEN: u8 = 2;
-/// It is done, has refused, was cancelled or is lost.
+/// It is done, was cancelled or is lost.
 pub(super) const NEXT_GONE: u8 = 3;
 
 /// Buffers' worth of data that one poll moves through one stream.
@@ -276,13 +276,13 @@ impl Stream {
     /// The next hop has answered OPEN.
     pub(super) fn opened(&mut self, from: MemberId, response: &Response<'_>, now: u64) {
         self.progress_at = now;
+        // A hop that refused is cancelled all the same: the hops behind it may have opened.
+        self.next = NEXT_OPEN;
         if response.status.is_ok() {
-            self.next = NEXT_OPEN;
             if self.phase == OPENING {
                 self.phase = RUNNING;
             }
         } else {
-            self.next = NEXT_GONE;
             self.fail(Failure::from_wire(response.status, response.inline, from));
         }
     }
@@ -331,7 +331,9 @@ impl Stream {
         any |= self.inlet.read_ahead(&self.key, shared, platform)?;
         if self.inlet.chunks.wrapping_add(self.outlet.chunks) != self.reported {
             self.write_reports(shared, pool, platform)
-                .map_err(|fault| memory_failure(shared, fault, StageId::NONE))?;
+                .map_err(|fault| {
+                    memory_failure(shared, self.report.memory, fault, StageId::NONE)
+                })?;
         }
         Ok(any)
     }
@@ -391,7 +393,7 @@ impl Stream {
                     };
                     platform
                         .read(at, room)
-                        .map_err(|fault| memory_failure(shared, fault, StageId::NONE))?;
+                        .map_err(|fault| memory_failure(shared, at.memory, fault, StageId::NONE))?;
                     self.chain.put(fitting);
                     self.inlet.take(fitting);
                 }

@@ -403,7 +403,7 @@ impl Board {
         !drive.stopped && drive.firmware.poll(now, &mut drive.host).progressed
     }
 
-    fn collect(&mut self, runs: &mut [Run]) {
+    pub fn collect(&mut self, runs: &mut [Run]) {
         for drive in &mut self.drives {
             for (command, completion) in drive.host.completions.drain(..) {
                 let run = runs.iter_mut().find(|run| run.stream == command).unwrap();
@@ -445,6 +445,18 @@ impl Board {
                 return wake;
             }
         }
+    }
+
+    /// As [`settle`](Self::settle), but storage does not end.
+    pub fn settle_without_storage(&mut self, runs: &mut [Run]) {
+        for _ in 0..200 {
+            self.now += 1000;
+            self.store.deliver_all();
+            for index in 0..self.drives.len() {
+                self.poll(index);
+            }
+        }
+        self.collect(runs);
     }
 
     /// Steps in random order until all pipelines have completed; then lets the rest settle.
