@@ -269,7 +269,7 @@ pub struct Response<'a> {
     pub inline: &'a [u8],
 }
 
-impl<'a> Response<'a> {
+impl Response<'_> {
     /// A response with neither result nor data.
     #[must_use]
     pub const fn status(cid: u16, status: Status) -> Response<'static> {
@@ -351,7 +351,7 @@ impl Stamp {
     /// The cell of this stamp.
     #[must_use]
     pub const fn to_cell(self) -> u64 {
-        (self.epoch as u64) << 32 | self.sequence as u64
+        ((self.epoch as u64) << 32) | self.sequence as u64
     }
 }
 

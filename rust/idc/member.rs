@@ -189,7 +189,7 @@ impl MemberSet {
     /// This set and `member`.
     #[must_use]
     pub const fn with(self, member: MemberId) -> Self {
-        MemberSet(self.0 | 1 << member.0)
+        MemberSet(self.0 | (1 << member.0))
     }
 
     /// This set less `member`.

@@ -205,9 +205,9 @@ impl Failure {
     pub fn to_wire(&self) -> [u8; Self::WIRE_BYTES] {
         let mut wire = [0; Self::WIRE_BYTES];
         let value = u128::from(self.member.get())
-            | u128::from(self.stage.0) << 16
-            | u128::from(self.code) << 32
-            | u128::from(self.offset) << 64;
+            | (u128::from(self.stage.0) << 16)
+            | (u128::from(self.code) << 32)
+            | (u128::from(self.offset) << 64);
         wire.copy_from_slice(&value.to_le_bytes());
         wire
     }

@@ -296,5 +296,5 @@ pub(super) const SINK_TAG: u32 = 0x80;
 
 /// The tag of a storage request: slot, buffer, generation.
 pub(super) fn storage_tag(key: &Key, buffer: u32) -> u32 {
-    u32::from(key.slot) | (buffer & 0xff) << 8 | u32::from(key.generation) << 16
+    u32::from(key.slot) | ((buffer & 0xff) << 8) | (u32::from(key.generation) << 16)
 }

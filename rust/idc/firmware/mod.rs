@@ -245,7 +245,7 @@ impl Firmware {
     pub fn storage_done(&mut self, tag: u32, result: Result<(), u16>) {
         let slot = (tag & 0xff) as usize;
         let generation = (tag >> 16) as u16;
-        let buffer = tag >> 8 & 0xff;
+        let buffer = (tag >> 8) & 0xff;
         let stream = self.streams.get_mut(slot);
         let Some(stream) = stream.filter(|s| s.is_active() && s.key.generation == generation)
         else {

@@ -107,7 +107,7 @@ impl Outlet {
             let after = u16::from(self.current).wrapping_add(1);
             let free = (after..self.buffers)
                 .chain(0..after)
-                .find(|buffer| *buffer < self.buffers && busy & 1 << buffer == 0)?;
+                .find(|buffer| *buffer < self.buffers && busy & (1 << buffer) == 0)?;
             self.current = free as u8;
             self.filling = true;
             self.fill = 0;

@@ -75,9 +75,9 @@ impl Tag {
             Purpose::Relay => 3,
         };
         purpose
-            | u64::from(self.slot) << 8
-            | u64::from(self.generation) << 16
-            | u64::from(self.argument) << 32
+            | (u64::from(self.slot) << 8)
+            | (u64::from(self.generation) << 16)
+            | (u64::from(self.argument) << 32)
     }
 
     pub(super) fn from_u64(tag: u64) -> Self {

@@ -306,7 +306,7 @@ fn by_division(data: &[u8]) -> u32 {
     !data.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             if crc & 1 != 0 {
-                crc >> 1 ^ 0x82f6_3b78
+                (crc >> 1) ^ 0x82f6_3b78
             } else {
                 crc >> 1
             }

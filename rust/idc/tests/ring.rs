@@ -217,7 +217,7 @@ fn a_stale_entry_is_counted_once_and_never_executed() {
 #[test]
 fn an_impossible_sequence_fences_the_ring() {
     let mut pair = pair_at(4, 64, 0);
-    let lie = u64::from(EPOCH) << 32 | 1;
+    let lie = (u64::from(EPOCH) << 32) | 1;
     pair.store.poke(2, 4096 + 56, &lie.to_le_bytes());
     assert_eq!(pair.pop(), Err(PeerFault::Sequence));
     pair.store.poke(2, 4096, &[0; 64]);
@@ -248,7 +248,7 @@ fn a_credit_ahead_of_the_tail_or_backwards_fences_the_sender() {
         }
         pair.sender.refresh(&mut pair.store.view(1)).unwrap();
         assert_eq!(pair.sender.free(), 2);
-        let cell = u64::from(EPOCH) << 32 | u64::from(lie);
+        let cell = (u64::from(EPOCH) << 32) | u64::from(lie);
         pair.store.poke(1, 128, &cell.to_le_bytes());
         assert_eq!(
             pair.sender.refresh(&mut pair.store.view(1)),
@@ -264,7 +264,7 @@ fn a_credit_of_another_epoch_is_no_news() {
     let mut pair = pair_at(4, 64, 0);
     pair.push(0, b"").unwrap();
     pair.store
-        .poke(1, 128, &(u64::from(EPOCH + 1) << 32 | 1).to_le_bytes());
+        .poke(1, 128, &((u64::from(EPOCH + 1) << 32) | 1).to_le_bytes());
     pair.sender.refresh(&mut pair.store.view(1)).unwrap();
     assert_eq!(pair.sender.free(), 3);
 }
@@ -362,7 +362,7 @@ proptest! {
         pair.store.poke(2, 4096, &bytes);
         if stamped {
             for slot in 0..4_u64 {
-                let cell = u64::from(EPOCH) << 32 | (slot + u64::from(sequence));
+                let cell = (u64::from(EPOCH) << 32) | (slot + u64::from(sequence));
                 pair.store.poke(2, 4096 + slot * 64 + 56, &cell.to_le_bytes());
                 pair.store.poke(2, 4096 + slot * 64 + 52, &[1, 0]);
             }
