@@ -61,6 +61,9 @@ impl Stream {
             self.winding_down = true;
             self.progress_at = now;
             any = true;
+            if self.is_source() {
+                platform.failing(self.command, &self.failure);
+            }
         }
         if let Some(cid) = self.open.take() {
             self.refuse(cid, shared, platform);

@@ -8,7 +8,7 @@ use super::super::function::Crypto;
 use super::super::member::{Location, MemberId};
 use super::super::memory::Fabric;
 use super::super::ring::PeerFault;
-use super::super::status::Completion;
+use super::super::status::{Completion, Failure};
 
 /// A namespace of the drive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,6 +86,13 @@ pub trait Platform: Fabric + Crypto {
     /// # Errors
     /// [`StorageError`]; no end will come then.
     fn storage(&mut self, request: &StorageRequest) -> Result<(), StorageError>;
+
+    /// The Execute Pipeline command `command` will end with `failure`. Whoever waits for its result
+    /// can be told now; its memory stays in use until [`complete`](Self::complete), which may have to
+    /// wait for storage requests in flight. Not called if it ends well.
+    fn failing(&mut self, command: u32, failure: &Failure) {
+        let _ = (command, failure);
+    }
 
     /// The Execute Pipeline command `command` has ended. No member uses its windows any more, unless
     /// the failure names one as lost or silent.

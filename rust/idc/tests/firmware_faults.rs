@@ -220,6 +220,13 @@ fn silent_storage_is_named_as_source_or_sink() {
     board.collect(&mut runs);
     assert!(runs[0].completion.is_none());
     assert!(!board.drive(1).host.flying.is_empty());
+    let expected = Failure::new(Status::DEADLINE, member(1), StageId::SOURCE);
+    let stream = runs[0].stream;
+    assert_eq!(
+        board.drive(1).host.failing,
+        [(stream, expected)],
+        "the host can be told at once"
+    );
     wait(&mut board, &mut runs);
     assert_eq!(
         failure(&runs[0]),

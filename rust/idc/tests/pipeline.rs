@@ -33,13 +33,16 @@ fn at(function: FunctionId, id: u16) -> PlanStage {
     }
 }
 
+/// Where each stage runs, and the hops as (member, first stage, stages).
+type Plan = (Vec<u16>, Vec<(u16, u16, u16)>);
+
 /// Places `stages` in a mesh of four drives, of which `offers` lists what each offers.
 fn placed(
     source: u16,
     sink: Option<u16>,
     offers: &[&[FunctionId]],
     stages: &[PlanStage],
-) -> Result<(Vec<u16>, Vec<(u16, u16, u16)>), PlanError> {
+) -> Result<Plan, PlanError> {
     let functions = |member: MemberId| {
         let offered = offers
             .get(usize::from(member.get()) - 1)

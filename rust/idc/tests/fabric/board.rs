@@ -406,6 +406,14 @@ impl Board {
     pub fn collect(&mut self, runs: &mut [Run]) {
         for drive in &mut self.drives {
             for (command, completion) in drive.host.completions.drain(..) {
+                // Whatever fails was announced once, before it ended.
+                let announced = drive.host.failing.iter().filter(|(at, _)| *at == command);
+                let announced: Vec<_> = announced.map(|(_, failure)| *failure).collect();
+                if completion.failure.status.is_ok() {
+                    assert_eq!(announced, []);
+                } else {
+                    assert_eq!(announced, [completion.failure]);
+                }
                 let run = runs.iter_mut().find(|run| run.stream == command).unwrap();
                 assert!(
                     run.completion.replace(completion).is_none(),

@@ -10,7 +10,7 @@ use idc::function::{Crypto, CryptoError, Functions};
 use idc::member::{Location, MemberId, MemoryId};
 use idc::memory::{Fabric, Fault, Memory};
 use idc::ring::PeerFault;
-use idc::status::Completion;
+use idc::status::{Completion, Failure};
 use std::collections::HashMap;
 use zerocopy::FromZeros;
 
@@ -29,6 +29,7 @@ pub struct Host {
     /// The NVMe status that storage requests end with from now on.
     pub storage_error: Option<u16>,
     pub scratch: Vec<Option<Vec<u8>>>,
+    pub failing: Vec<(u32, Failure)>,
     pub completions: Vec<(u32, Completion)>,
     pub inbox: Vec<(u16, Vec<u8>)>,
     pub inbox_room: usize,
@@ -55,6 +56,7 @@ impl Drive {
             queue_depth: 4,
             storage_error: None,
             scratch: vec![None; idc::firmware::STREAMS],
+            failing: Vec::new(),
             completions: Vec::new(),
             inbox: Vec::new(),
             inbox_room: 4,
@@ -182,6 +184,10 @@ impl Platform for Host {
         );
         self.flying.push(*request);
         Ok(())
+    }
+
+    fn failing(&mut self, command: u32, failure: &Failure) {
+        self.failing.push((command, *failure));
     }
 
     fn complete(&mut self, command: u32, completion: &Completion) {
