@@ -338,25 +338,27 @@ fn probe(device: &dyn Device, drive: &Drive, findings: &mut Findings) {
             Ok(probe) => {
                 let speed = per_second(probe.bytes, probe.read_ns);
                 let slow = speed.is_some_and(|speed| speed < SLOW_BYTES_PER_SECOND);
+                // Rings and buffers go to the PMR where there is one.
+                let spare = flag == CSD_MEMORY_CMB && drive.info.memory_flags & CSD_MEMORY_PMR != 0;
                 let proxied = drive.info.kind == CSD_DRIVE_PROXIED;
-                let mut text = format!(
-                    "the host reads its {memory} at {}, writes it at {}",
+                let (verdict, remark) = match (slow && proxied, spare) {
+                    (false, _) => (Verdict::Ok, ""),
+                    (true, true) => (Verdict::Ok, "; its PMR is used instead"),
+                    (true, false) => (
+                        Verdict::Warn,
+                        ": that bounds what it does while it is proxied",
+                    ),
+                };
+                let text = format!(
+                    "the host reads its {memory} at {}, writes it at {}{remark}",
                     rate(probe.bytes, probe.read_ns),
                     rate(probe.bytes, probe.write_ns)
                 );
-                let verdict = if slow && proxied {
-                    Verdict::Warn
-                } else {
-                    Verdict::Ok
-                };
-                if verdict == Verdict::Warn {
-                    text += ": that bounds what it does while it is proxied";
-                }
                 let finding = findings.add(verdict, "speed", &name, text);
                 finding.bytes_per_second = speed;
                 if verdict == Verdict::Warn {
-                    finding.remedy(match memory {
-                        "CMB" => "its PMR, where it has one (--memory pmr), or a drive with firmware of its own",
+                    finding.remedy(match (memory, drive.info.pmr_bytes) {
+                        ("CMB", 1..) => "its PMR: csdctl drive bind --use-pmr",
                         _ => "a drive with firmware of its own, if that is too slow",
                     });
                 }

@@ -96,6 +96,19 @@ fn text_code(bytes: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 8).ok()
 }
 
+/// Loop devices and what backs them. A loop device does not claim its backing device, so that an
+/// exclusive descriptor does not keep clear of it.
+fn loops(host: &Host) -> Vec<(String, String)> {
+    let block = host.sys.join("class/block");
+    names(&block)
+        .into_iter()
+        .filter_map(|name| {
+            let file = attribute(&block.join(&name).join("loop/backing_file")).ok()?;
+            Some((name, file))
+        })
+        .collect()
+}
+
 /// A path for the command line of a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
@@ -110,6 +123,7 @@ fn quoted(path: &str) -> String {
 pub fn uses(host: &Host, device: &NvmeDevice) -> Vec<Use> {
     let mounts = mounts(host);
     let swaps = fs::read_to_string(host.proc.join("swaps")).unwrap_or_default();
+    let loops = loops(host);
     let mut uses = Vec::new();
     for namespace in namespaces(device) {
         let whole = host.sys.join("class/block").join(&namespace);
@@ -138,6 +152,17 @@ pub fn uses(host: &Host, device: &NvmeDevice) -> Vec<Use> {
                     device: node.clone(),
                     by: "used as swap".into(),
                     remedy: format!("swapoff {node}, or leave this drive alone"),
+                });
+            }
+            for name in loops
+                .iter()
+                .filter(|(_, file)| *file == node)
+                .map(|(name, _)| name)
+            {
+                uses.push(Use {
+                    device: node.clone(),
+                    by: format!("the backing file of /dev/{name}"),
+                    remedy: format!("losetup -d /dev/{name}, or leave this drive alone"),
                 });
             }
             for holder in names(&path.join("holders")) {

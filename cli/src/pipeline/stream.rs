@@ -125,7 +125,7 @@ impl Bar {
             let target = ProgressDrawTarget::stderr();
             let bar = ProgressBar::with_draw_target(Some(progress.bytes_total), target);
             // The template is right, and without it there would be a plainer bar.
-            if let Ok(style) = ProgressStyle::with_template("{bar:28} {percent:>3} %  {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:28} {percent:>3} %  {wide_msg}") {
                 bar.set_style(style.progress_chars("█░"));
             }
             bar

@@ -114,9 +114,13 @@ impl Output {
     /// # Errors
     /// Those of write(2).
     pub fn write(&mut self, bytes: &[u8]) -> Outcome {
-        self.file
-            .write_all(bytes)
-            .map_err(|error| Failure::io(self.path.display(), &error))
+        self.file.write_all(bytes).map_err(|error| {
+            let failure = Failure::io(self.path.display(), &error);
+            match error.kind() {
+                io::ErrorKind::StorageFull => failure.remedy("--to a place with more room"),
+                _ => failure,
+            }
+        })
     }
 
     /// The file is complete: it gets its name.

@@ -137,6 +137,24 @@ fn a_holder_and_swap_keep_a_drive_where_it_is() {
 }
 
 #[test]
+fn a_loop_device_keeps_the_drive_behind_it_where_it_is() {
+    let machine = machine(1, "nvme", &[]);
+    machine.write(
+        "sys/class/block/loop3/loop/backing_file",
+        b"/dev/nvme0n1p1\n",
+    );
+    let ran = machine.run(&["drive", "bind", FIRST]);
+    assert_eq!(ran.exit, Exit::Refused);
+    assert!(
+        ran.err
+            .contains("/dev/nvme0n1p1 is the backing file of /dev/loop3"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(driver(&machine, FIRST), some("nvme"));
+}
+
+#[test]
 fn a_namespace_that_cannot_be_claimed_keeps_its_drive_where_it_is() {
     let machine = machine(1, "nvme", &[]);
     std::fs::remove_file(machine.path("dev/nvme0n1")).unwrap();

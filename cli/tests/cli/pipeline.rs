@@ -150,7 +150,7 @@ fn decrypt_gives_back_what_encrypt_took() {
     let key = machine.path("key");
     let ran = run(
         &machine,
-        &[&stages, "--key-file", &key, "--iv", IV, "--to", "-"],
+        &[stages, "--key-file", &key, "--iv", IV, "--to", "-"],
     );
     assert_eq!(ran.out, TABLE);
     // CRC-32C of the table, computed bit by bit from RFC 3720's polynomial.
