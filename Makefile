@@ -42,9 +42,8 @@ modules:
 csdctl:
 	$(say) CSDCTL build/bin/csdctl
 	@mkdir -p build/bin
-	@rm -f build/bin/csdctl
-	@$(cargo) build --release --locked -p csdctl
-	@cp build/cargo/release/csdctl build/bin/csdctl
+	@$(cargo) build --release --locked -p csdctl || { rm -f build/bin/csdctl; exit 1; }
+	@cp build/cargo/release/csdctl build/csdctl.new && mv build/csdctl.new build/bin/csdctl
 
 .PHONY: selftests
 selftests:
