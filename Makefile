@@ -56,9 +56,9 @@ run: modules csdctl
 
 .PHONY: check check-all
 check:
-	@$(sysroot) tests/run $(SUITE)
+	@$(sysroot) tests/run $(if $(JOBS),--jobs $(JOBS)) $(SUITE)
 check-all:
-	@$(sysroot) tests/run --all
+	@$(sysroot) tests/run $(if $(JOBS),--jobs $(JOBS)) --all
 
 .PHONY: bench
 bench: modules csdctl
@@ -103,7 +103,7 @@ clean:
 help:
 	@echo 'make             build csd.ko and csdctl (below build/)'; \
 	echo 'make run         boot three NVMe drives and let them filter and encrypt a table'; \
-	echo 'make check       all quick tests; SUITE=NAME one suite (SUITE=native: cargo), TEST=TEXT some of it'; \
+	echo 'make check       all quick tests; SUITE=NAME one suite (SUITE=native: cargo), TEST=TEXT some of it; JOBS=N at once'; \
 	echo 'make check-all   also the tests that take longer'; \
 	echo 'make modules     csd.ko for the stock kernel; KDIR=TREE for a prepared kernel tree; CLIPPY=1; OUT=DIR'; \
 	echo 'make csdctl      the command line tool'; \
