@@ -58,12 +58,31 @@ impl Drop for Globals {
     }
 }
 
+/// Uevents go out from when this is made until it is dropped.
+struct Announcing(Arc<Registry>);
+
+impl Announcing {
+    /// Makes events uevents of `node`'s device.
+    fn on(registry: &Arc<Registry>, node: &NodeRegistration<Control>) -> Self {
+        registry.events.announce_on(Some(node.device()));
+        Self(registry.clone())
+    }
+}
+
+impl Drop for Announcing {
+    fn drop(&mut self) {
+        self.0.events.announce_on(None);
+    }
+}
+
 /// The loaded module. Fields are dropped in order of declaration.
 #[pin_data]
 struct CsdModule {
     /// Unbinds every drive.
     #[pin]
     _driver: Registration<sys::pci::Adapter<driver::CsdDriver>>,
+    /// Before the device of the uevents goes.
+    _announcing: Announcing,
     /// `/dev/csd`; nobody has it open any more.
     #[pin]
     node: NodeRegistration<Control>,
@@ -81,9 +100,7 @@ impl InPlaceModule for CsdModule {
                 chardev::MODE,
                 Arc::new(Control(globals.registry.clone()), GFP_KERNEL)?,
             ),
-            _: {
-                globals.registry.events.announce_on(Some(node.device()));
-            },
+            _announcing: Announcing::on(&globals.registry, &node),
             _driver <- Registration::new(<LocalModule as kernel::ModuleMetadata>::NAME, module),
         })
     }

@@ -23,9 +23,12 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Full,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        Arc, //
     }, //
 };
 
@@ -39,10 +42,14 @@ impl Registry {
         if request.flags & !uapi::CSD_MESH_DESTROY_FORCE != 0 || request.reserved != 0 {
             return Err(EOPNOTSUPP);
         }
-        let _changing = self.changing.lock();
         let mesh = self.mesh(request.mesh)?;
+        // May wait long, for storage commands; nobody else has to.
         mesh.book
             .close(&mesh, request.flags & uapi::CSD_MESH_DESTROY_FORCE != 0)?;
+        let _changing = self.changing.lock();
+        if !Arc::ptr_eq(&self.mesh(request.mesh)?, &mesh) {
+            return Err(ENXIO);
+        }
         mesh.dissolve();
         self.set_mesh(mesh.number, None);
         self.post(mesh.event(uapi::CSD_EVENT_MESH_DESTROYED));

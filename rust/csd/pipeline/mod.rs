@@ -101,6 +101,8 @@ struct StageInfo {
 /// What changes.
 struct State {
     phase: Phase,
+    /// Whoever starts it is not through with that: nothing of it may go.
+    launching: bool,
     /// Why it failed.
     failure: Failure,
     ended_ns: u64,
@@ -245,7 +247,7 @@ impl Pipeline {
     fn release(&self, mesh: &Mesh) -> bool {
         let ended = {
             let state = self.state.lock();
-            state.phase != Phase::Running && state.resources.is_some()
+            state.phase != Phase::Running && !state.launching && state.resources.is_some()
         };
         if ended && !self.is_active(mesh) {
             self.keep_progress();
@@ -263,7 +265,10 @@ impl Pipeline {
         }
         self.drop_result();
         let state = self.state.lock();
-        state.phase != Phase::Running && state.resources.is_none() && state.result.is_none()
+        state.phase != Phase::Running
+            && !state.launching
+            && state.resources.is_none()
+            && state.result.is_none()
     }
 
     /// Gives the result's window back if it will not be read any more.
@@ -271,7 +276,11 @@ impl Pipeline {
         let result = {
             let mut state = self.state.lock();
             // The last hop may still write into it while it holds the stream.
-            if state.resources.is_some() || state.reading || state.phase == Phase::Running {
+            if state.phase == Phase::Running
+                || state.launching
+                || state.reading
+                || state.resources.is_some()
+            {
                 return;
             }
             let wanted = state.open

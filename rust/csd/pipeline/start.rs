@@ -137,6 +137,7 @@ pub(crate) fn start(registry: &Registry, raw: &mut csd_pipeline_start) -> Result
         launch(&mesh, &pipeline, order, &places)?;
         Ok(file)
     });
+    pipeline.state.lock().launching = false;
     match launched {
         Ok(file) => {
             raw.fd = file.number();
@@ -200,6 +201,7 @@ fn prepare(
             started_ns: now_ns(),
             state <- new_mutex!(State {
                 phase: Phase::Running,
+                launching: true,
                 failure: Failure::default(),
                 ended_ns: 0,
                 resources: Some(taken.resources),
@@ -217,6 +219,7 @@ fn prepare(
     )?;
     if let Err(error) = mesh.book.enter(pipeline.clone()) {
         pipeline.never_ran();
+        pipeline.state.lock().launching = false;
         pipeline.release(mesh);
         return Err(error);
     }
@@ -236,8 +239,7 @@ fn launch(
     places: &Places,
 ) -> Result<(), Refusal> {
     let mut descriptor = KVec::from_elem(0u8, MAX_DESCRIPTOR, GFP_KERNEL).map_err(Error::from)?;
-    // Only this thread and those that end the pipeline know it; they take the resources only after
-    // it has ended, which `launched` finds out.
+    // Taken out for as long as keys and windows are added; nobody gives them back meanwhile.
     let resources = pipeline.state.lock().resources.take();
     let mut resources = resources.ok_or(ECANCELED)?;
     let described = resources
@@ -271,7 +273,7 @@ fn launch(
         })
         .map_err(|failure| refused(&failure, order.stages.len()))?;
     first.proxy.kick();
-    // A member may have been lost before the drives knew of the pipeline.
+    // It may have been ended before the drives knew of it.
     if !pipeline.is_running() {
         pipeline.abort(mesh, Status::CANCELLED);
     }

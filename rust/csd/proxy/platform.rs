@@ -36,7 +36,10 @@ use crate::{
             Memory, //
         },
         ring::PeerFault,
-        status::Completion, //
+        status::{
+            Completion,
+            Failure, //
+        }, //
     },
     mesh::{
         bus::Bus,
@@ -314,7 +317,21 @@ impl Platform for Hands {
             })
     }
 
+    fn failing(&mut self, command: u32, failure: &Failure) {
+        // For the host it has ended; the end itself, when no drive's memory is touched any more,
+        // shows in `Firmware::is_active`.
+        let completion = Completion {
+            failure: *failure,
+            ..Completion::default()
+        };
+        self.complete(command, &completion);
+    }
+
     fn complete(&mut self, command: u32, completion: &Completion) {
+        let mut told = self.effects.ended.iter().flatten();
+        if told.any(|ended| ended.command == command) {
+            return;
+        }
         let ended = Ended {
             command,
             completion: *completion,
