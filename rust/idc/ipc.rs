@@ -8,16 +8,14 @@
 //! interprets a request. The host and the drives' firmware use the same type. IDC specification,
 //! "Request credits".
 
-use super::entry::{
-    Entry, Kind, Request, Response, FLAG_MORE, FLAG_NO_RESPONSE, HEADER_BYTES, MIN_INLINE,
-};
+mod peer;
+
+use super::entry::{Entry, Request, Response, FLAG_MORE, FLAG_NO_RESPONSE, MIN_INLINE};
 use super::member::{MemberId, MemberSet, MAX_MEMBERS};
-use super::memory::{Fabric, Memory};
-use super::ring::{
-    Body, PeerFault, PushError, Receiver, RingCounters, RingError, RingLayout, Sender,
-};
-use super::status::Status;
+use super::memory::Fabric;
+use super::ring::{PeerFault, PushError, RingCounters, RingError, RingLayout};
 use core::fmt;
+use peer::{push_request, Peer, ABANDONED, FORGOTTEN, FREE, OPEN};
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
 /// The most requests that a member has open at one peer, however large the ring.
@@ -39,47 +37,6 @@ pub const fn request_limit(entries: u32) -> u32 {
     } else {
         share
     }
-}
-
-const FREE: u8 = 0;
-const OPEN: u8 = 1;
-/// Nobody waits for the answer any more, but the peer still holds the request.
-const FORGOTTEN: u8 = 2;
-/// The peer was detached; whoever waits has not been told yet.
-const ABANDONED: u8 = 3;
-
-#[derive(FromZeros, Immutable, KnownLayout)]
-#[repr(C)]
-struct Outstanding {
-    tag: u64,
-    cid: u16,
-    state: u8,
-}
-
-#[derive(FromZeros, Immutable, KnownLayout)]
-#[repr(C)]
-struct Owed {
-    result: u64,
-    cid: u16,
-    status: Status,
-    inline_length: u8,
-    inline: [u8; MAX_RESPONSE_INLINE],
-}
-
-#[derive(FromZeros, Immutable, KnownLayout)]
-struct Peer {
-    sender: Sender,
-    receiver: Receiver,
-    limit: u32,
-    /// Requests of ours that the peer holds.
-    open: u32,
-    /// Requests of the peer that we have not answered on the ring.
-    unanswered: u32,
-    /// The queue of responses that wait for credit.
-    first_owed: u32,
-    owed_count: u32,
-    outstanding: [Outstanding; MAX_REQUESTS],
-    owed: [Owed; MAX_REQUESTS],
 }
 
 /// Why a message was not sent. Nothing of it was written.
@@ -353,7 +310,7 @@ impl Ipc {
     }
 
     /// Answers a request of `to`. Without credit the answer waits here; then inline data of more
-    /// than [`MAX_RESPONSE_INLINE`] bytes becomes [`Status::BUSY`].
+    /// than [`MAX_RESPONSE_INLINE`] bytes becomes [`Status::BUSY`](super::status::Status::BUSY).
     ///
     /// # Errors
     /// [`SendError`], but never [`SendError::NoCredit`].
@@ -465,106 +422,5 @@ impl Ipc {
                 None => Err(other.receiver.fence_for(PeerFault::Unmatched)),
             },
         }
-    }
-}
-
-fn push_request<M: Memory + ?Sized>(
-    sender: &mut Sender,
-    memory: &mut M,
-    request: &Request<'_>,
-    cid: u16,
-    flags: u8,
-) -> Result<(), SendError> {
-    let header = request.header(cid);
-    let header: &[u8; HEADER_BYTES] = zerocopy::transmute_ref!(&header);
-    let body = Body {
-        kind: Kind::Request,
-        flags,
-        header,
-        data: request.data,
-    };
-    sender.push(memory, &body).map_err(SendError::from)
-}
-
-impl Peer {
-    /// The answer to `cid` came: `Some(Some(tag))` if somebody waits for it, `Some(None)` if it was
-    /// forgotten, `None` if there is no such request.
-    fn settle(&mut self, cid: u16) -> Option<Option<u64>> {
-        let slot = self
-            .outstanding
-            .get_mut(usize::from(cid & SLOT_MASK))
-            .filter(|slot| slot.cid == cid)?;
-        let tag = match slot.state {
-            OPEN => Some(slot.tag),
-            FORGOTTEN => None,
-            _ => return None,
-        };
-        slot.state = FREE;
-        self.open = self.open.saturating_sub(1);
-        Some(tag)
-    }
-
-    fn push_response<M: Memory + ?Sized>(
-        &mut self,
-        response: &Response<'_>,
-        memory: &mut M,
-    ) -> Result<(), PushError> {
-        let header = response.header();
-        let header: &[u8; HEADER_BYTES] = zerocopy::transmute_ref!(&header);
-        let body = Body {
-            kind: Kind::Response,
-            flags: 0,
-            header,
-            data: response.inline,
-        };
-        self.sender.push(memory, &body)?;
-        self.unanswered = self.unanswered.saturating_sub(1);
-        Ok(())
-    }
-
-    fn owe(&mut self, response: &Response<'_>) {
-        let end = self.first_owed.wrapping_add(self.owed_count);
-        let index = end as usize & usize::from(SLOT_MASK);
-        let Some(slot) = self.owed.get_mut(index) else {
-            return;
-        };
-        slot.result = response.result;
-        slot.cid = response.cid;
-        slot.status = response.status;
-        slot.inline_length = 0;
-        match slot.inline.get_mut(..response.inline.len()) {
-            Some(inline) => {
-                inline.copy_from_slice(response.inline);
-                slot.inline_length = response.inline.len() as u8;
-            }
-            None => slot.status = Status::BUSY,
-        }
-        self.owed_count = self.owed_count.saturating_add(1);
-    }
-
-    fn send_owed<M: Memory + ?Sized>(&mut self, memory: &mut M) -> bool {
-        let mut any = false;
-        while self.owed_count != 0 {
-            let index = self.first_owed as usize & usize::from(SLOT_MASK);
-            let Some(owed) = self.owed.get(index) else {
-                break;
-            };
-            let inline = owed.inline;
-            let response = Response {
-                cid: owed.cid,
-                status: owed.status,
-                result: owed.result,
-                inline: inline
-                    .get(..usize::from(owed.inline_length))
-                    .unwrap_or_default(),
-            };
-            if self.push_response(&response, memory).is_err() {
-                break;
-            }
-            self.first_owed = self.first_owed.wrapping_add(1);
-            self.owed_count = self.owed_count.saturating_sub(1);
-            any = true;
-        }
-        any
     }
 }

@@ -3,128 +3,29 @@
 //! The pipeline descriptor: what travels ahead of the data, from the host to the first drive and
 //! from each drive to the next with the hops still to run.
 //!
-//! Owns the binary layout, its builder and its validation. Never holds an address (places are
+//! Owns its validation, and what the next hop gets of it. Never holds an address (places are
 //! windows) or a key. IDC specification, "Pipeline descriptor".
+
+pub use super::builder::Builder;
 
 use super::super::function::options::MAX_PARAMETERS_LEN;
 use super::super::function::FunctionId;
 use super::super::member::MemberId;
 use super::super::window::WindowRef;
+use super::wire::{
+    RawHeader, RawHop, RawStage, HEADER_BYTES, MAGIC, SINK_HOST_WINDOW, SINK_NAMESPACE, VERSION,
+};
 use super::{
     MAX_BUFFERS, MAX_CHUNK, MAX_DEADLINE_MS, MAX_DESCRIPTOR, MAX_HOPS, MAX_STAGES, MIN_BUFFERS,
     MIN_CHUNK,
 };
 use core::fmt;
-use core::mem::{offset_of, size_of};
-use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes as _, IntoBytes as _};
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 4] = *b"CSDP";
-const VERSION: u16 = 1;
-const SINK_HOST_WINDOW: u8 = 1;
-const SINK_NAMESPACE: u8 = 2;
 /// What the size of a result window is a multiple of.
 const RESULT_UNIT: u64 = MIN_CHUNK as u64;
 /// Bytes of the largest result window: 64 MiB.
 pub const MAX_RESULT_WINDOW: u64 = 64 << 20;
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawRef {
-    window: U32,
-    zero: U32,
-    offset: U64,
-}
-const _: () = assert!(size_of::<RawRef>() == 16);
-
-impl RawRef {
-    fn new(place: WindowRef) -> Self {
-        RawRef {
-            window: place.window.into(),
-            zero: U32::ZERO,
-            offset: place.offset.into(),
-        }
-    }
-
-    fn get(&self) -> WindowRef {
-        WindowRef {
-            window: self.window.get(),
-            offset: self.offset.get(),
-        }
-    }
-
-    fn is_null(&self) -> bool {
-        self.as_bytes().iter().all(|byte| *byte == 0)
-    }
-}
-
-/// Bytes of the header.
-pub const HEADER_BYTES: usize = 144;
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawHeader {
-    magic: [u8; 4],
-    version: U16,
-    zero: U16,
-    total_bytes: U32,
-    stream: U32,
-    chunk_bytes: U32,
-    deadline_ms: U32,
-    first_hop: U16,
-    hop_count: U16,
-    first_stage: U16,
-    stage_count: U16,
-    all_stages: U16,
-    sink_kind: u8,
-    zero2: u8,
-    source_nsid: U32,
-    source_offset: U64,
-    source_length: U64,
-    report: RawRef,
-    sink_nsid: U32,
-    sink_buffers: U16,
-    zero3: U16,
-    sink_offset: U64,
-    sink_length: U64,
-    sink_data: RawRef,
-    produced: RawRef,
-    consumed: RawRef,
-}
-const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
-const _: () = assert!(offset_of!(RawHeader, first_hop) == 24);
-const _: () = assert!(offset_of!(RawHeader, source_offset) == 40);
-const _: () = assert!(offset_of!(RawHeader, report) == 56);
-const _: () = assert!(offset_of!(RawHeader, sink_nsid) == 72);
-const _: () = assert!(offset_of!(RawHeader, sink_data) == 96);
-const _: () = assert!(offset_of!(RawHeader, consumed) == 128);
-
-/// Bytes of one hop.
-pub const HOP_BYTES: usize = 32;
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawHop {
-    member: U16,
-    stage_count: U16,
-    buffers: U16,
-    zero: U16,
-    input: RawRef,
-    reserved: U64,
-}
-const _: () = assert!(size_of::<RawHop>() == HOP_BYTES);
-
-/// Bytes of a stage before its parameters.
-pub const STAGE_BYTES: usize = 4;
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawStage {
-    function: U16,
-    params_len: U16,
-}
-const _: () = assert!(size_of::<RawStage>() == STAGE_BYTES);
 
 /// What is wrong with a descriptor, or with what one is built from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -243,155 +144,6 @@ pub struct HopSpec {
     /// The first of them, in this drive's memory; the others follow. Granted to the hop before, at
     /// the first hop to the drive itself.
     pub input: WindowRef,
-}
-
-/// Writes a descriptor: first all hops, then all stages, then [`Builder::finish`].
-pub struct Builder<'b> {
-    buffer: &'b mut [u8],
-    spec: PipelineSpec,
-    hops: u16,
-    stages_wanted: u16,
-    stages: u16,
-    at: usize,
-}
-
-impl<'b> Builder<'b> {
-    /// Begins in `buffer`.
-    ///
-    /// # Errors
-    /// [`DescriptorError::Length`] if not even the header fits.
-    pub fn new(buffer: &'b mut [u8], spec: &PipelineSpec) -> Result<Self, DescriptorError> {
-        if buffer.len() < HEADER_BYTES {
-            return Err(DescriptorError::Length);
-        }
-        Ok(Builder {
-            buffer,
-            spec: *spec,
-            hops: 0,
-            stages_wanted: 0,
-            stages: 0,
-            at: HEADER_BYTES,
-        })
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<(), DescriptorError> {
-        let end = self.at.saturating_add(bytes.len());
-        let room = self.buffer.get_mut(self.at..end);
-        room.ok_or(DescriptorError::Length)?.copy_from_slice(bytes);
-        self.at = end;
-        Ok(())
-    }
-
-    /// Adds a hop.
-    ///
-    /// # Errors
-    /// [`DescriptorError::Hops`] after a stage; [`DescriptorError::Length`] if the buffer is full.
-    pub fn hop(&mut self, hop: &HopSpec) -> Result<(), DescriptorError> {
-        if self.stages != 0 {
-            return Err(DescriptorError::Hops);
-        }
-        let raw = RawHop {
-            member: hop.member.get().into(),
-            stage_count: hop.stage_count.into(),
-            buffers: hop.buffers.into(),
-            zero: U16::ZERO,
-            input: RawRef::new(hop.input),
-            reserved: U64::ZERO,
-        };
-        self.append(raw.as_bytes())?;
-        self.hops = self.hops.saturating_add(1);
-        self.stages_wanted = self.stages_wanted.saturating_add(hop.stage_count);
-        Ok(())
-    }
-
-    /// Adds a stage.
-    ///
-    /// # Errors
-    /// [`DescriptorError::Function`] if `params` are too long; [`DescriptorError::Length`] if the
-    /// buffer is full.
-    pub fn stage(&mut self, function: FunctionId, params: &[u8]) -> Result<(), DescriptorError> {
-        if params.len() > MAX_PARAMETERS_LEN {
-            return Err(DescriptorError::Function);
-        }
-        let raw = RawStage {
-            function: function.to_wire().into(),
-            params_len: (params.len() as u16).into(),
-        };
-        self.append(raw.as_bytes())?;
-        self.append(params)?;
-        self.stages = self.stages.saturating_add(1);
-        Ok(())
-    }
-
-    /// Writes the header and checks the whole. Returns its bytes.
-    ///
-    /// # Errors
-    /// [`DescriptorError`].
-    pub fn finish(self) -> Result<usize, DescriptorError> {
-        let spec = &self.spec;
-        let total = u32::try_from(self.at).map_err(|_| DescriptorError::Length)?;
-        let mut header = RawHeader {
-            magic: MAGIC,
-            version: VERSION.into(),
-            zero: U16::ZERO,
-            total_bytes: total.into(),
-            stream: spec.stream.into(),
-            chunk_bytes: spec.chunk_bytes.into(),
-            deadline_ms: spec.deadline_ms.into(),
-            first_hop: U16::ZERO,
-            hop_count: self.hops.into(),
-            first_stage: U16::ZERO,
-            stage_count: self.stages.into(),
-            all_stages: self.stages.into(),
-            sink_kind: SINK_HOST_WINDOW,
-            zero2: 0,
-            source_nsid: spec.source.nsid.into(),
-            source_offset: spec.source.offset.into(),
-            source_length: spec.source.length.into(),
-            report: RawRef::new(spec.report),
-            sink_nsid: U32::ZERO,
-            sink_buffers: U16::ZERO,
-            zero3: U16::ZERO,
-            sink_offset: U64::ZERO,
-            sink_length: U64::ZERO,
-            sink_data: RawRef::new(WindowRef::default()),
-            produced: RawRef::new(WindowRef::default()),
-            consumed: RawRef::new(WindowRef::default()),
-        };
-        match spec.sink {
-            Sink::HostWindow {
-                ring,
-                length,
-                produced,
-                consumed,
-            } => {
-                header.sink_length = length.into();
-                header.sink_data = RawRef::new(ring);
-                header.produced = RawRef::new(produced);
-                header.consumed = RawRef::new(consumed);
-            }
-            Sink::Namespace {
-                nsid,
-                offset,
-                limit,
-                buffers,
-                count,
-            } => {
-                header.sink_kind = SINK_NAMESPACE;
-                header.sink_nsid = nsid.into();
-                header.sink_offset = offset.into();
-                header.sink_length = limit.into();
-                header.sink_data = RawRef::new(buffers);
-                header.sink_buffers = count.into();
-            }
-        }
-        let room = self.buffer.get_mut(..HEADER_BYTES);
-        room.ok_or(DescriptorError::Length)?
-            .copy_from_slice(header.as_bytes());
-        let written = self.buffer.get(..self.at);
-        Descriptor::parse(written.ok_or(DescriptorError::Length)?)?;
-        Ok(self.at)
-    }
 }
 
 /// A stage of a descriptor.

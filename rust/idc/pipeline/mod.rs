@@ -4,9 +4,11 @@
 //!
 //! Owns the limits that all members share. Never runs anything: that is `firmware`'s work.
 
+mod builder;
 pub mod descriptor;
 pub mod plan;
 pub mod report;
+mod wire;
 
 /// The most stages of one pipeline.
 pub const MAX_STAGES: usize = 8;

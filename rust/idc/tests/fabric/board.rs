@@ -13,7 +13,7 @@ use idc::memory::Memory;
 use idc::mesh::{MeshShape, MeshTable};
 use idc::pipeline::descriptor::{Builder, HopSpec, PipelineSpec, Sink, Source};
 use idc::pipeline::plan::{hops, PlanRequest, PlanStage};
-use idc::pipeline::report::{slots, Report, REPORT_BYTES};
+use idc::pipeline::report::{slots, Report, State, REPORT_BYTES};
 use idc::range::{Range, RangeAllocator};
 use idc::status::{Completion, Failure};
 use idc::window::{Rights, Window, WindowRef};
@@ -419,6 +419,22 @@ impl Board {
                     run.completion.replace(completion).is_none(),
                     "completed twice"
                 );
+                // What the completion stands for has arrived before it, however late other
+                // writes are.
+                if completion.failure.status.is_ok() {
+                    let area = self.store.peek(0, run.area.offset, 64);
+                    let produced = u64::from_le_bytes(area[..8].try_into().unwrap());
+                    if matches!(run.job.to, To::Host(_)) {
+                        assert_eq!(produced, completion.bytes_out);
+                    }
+                    let stages = run.job.stages.len();
+                    let at = run.area.offset + 64;
+                    let bytes = self.store.peek(0, at, slots(stages) * REPORT_BYTES);
+                    for slot in bytes.chunks(REPORT_BYTES) {
+                        let report = Report::parse(slot).unwrap();
+                        assert_eq!(report.state, State::Done);
+                    }
+                }
             }
         }
     }
