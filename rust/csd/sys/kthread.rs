@@ -73,22 +73,9 @@ impl Kick {
         }
     }
 
-    /// Sleeps until kicked or stopped. The sleep is interruptible, so it does not count as load.
-    pub(crate) fn wait(&self) -> Wake {
-        self.sleep(u32::MAX)
-    }
-
-    /// Sleeps until kicked or stopped, at most `ms` milliseconds (`u32::MAX`: no limit).
+    /// Sleeps until kicked or stopped, at most `ms` milliseconds (`u32::MAX`: no limit). The sleep is
+    /// interruptible, so it does not count as load.
     pub(crate) fn wait_timeout(&self, ms: u32) -> Wake {
-        self.sleep(ms)
-    }
-
-    /// Whether the thread is being joined.
-    pub(crate) fn should_stop(&self) -> bool {
-        self.bell.lock().stop
-    }
-
-    fn sleep(&self, ms: u32) -> Wake {
         let forever = ms == u32::MAX;
         let mut left = msecs_to_jiffies(ms);
         let mut bell = self.bell.lock();
@@ -116,6 +103,11 @@ impl Kick {
                 | CondVarTimeoutResult::Signal { jiffies } => jiffies,
             };
         }
+    }
+
+    /// Whether the thread is being joined.
+    pub(crate) fn should_stop(&self) -> bool {
+        self.bell.lock().stop
     }
 
     fn stop(&self) {
@@ -153,11 +145,10 @@ impl KThread {
         F: FnOnce(&Kick) + Send + 'static,
     {
         let done = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        let thread = Self { kick, done };
         let start = KBox::new(
             Start {
-                kick: thread.kick.clone(),
-                done: thread.done.clone(),
+                kick: kick.clone(),
+                done: done.clone(),
                 body,
             },
             GFP_KERNEL,
@@ -177,11 +168,11 @@ impl KThread {
         .inspect_err(|_| {
             // SAFETY: The thread was not created, so nobody else owns `start`.
             drop(unsafe { KBox::from_raw(start) });
-            thread.done.complete();
         })?;
         // SAFETY: A thread that was not woken yet cannot have exited, so `task` is alive.
         unsafe { bindings::wake_up_process(task) };
-        Ok(thread)
+        // Only now: dropping it waits for the thread.
+        Ok(Self { kick, done })
     }
 
     extern "C" fn main<F: FnOnce(&Kick)>(data: *mut c_void) -> c_int {
