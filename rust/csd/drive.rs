@@ -26,7 +26,6 @@ use crate::nvme::{
     controller::Controller,
     counters::CountersSnapshot,
     identify::Text,
-    memory::MemoryState,
     supervisor::Notice, //
 };
 use crate::sys::{
@@ -42,10 +41,7 @@ use kernel::{
 };
 
 pub(crate) use crate::nvme::{
-    controller::{
-        QueueInfo,
-        State, //
-    },
+    controller::State,
     identify::{
         ControllerInfo,
         Namespace, //
@@ -87,9 +83,9 @@ pub(crate) enum DriveEvent {
 
 /// Hears of drives coming, going and reporting. Process context; may sleep; no lock is held.
 pub(crate) trait Observer: Send + Sync {
-    /// The drive is ready and in [`drives`].
+    /// The drive is ready.
     fn bound(&self, drive: &Arc<Drive>);
-    /// The drive is about to go and is no longer in [`drives`].
+    /// The drive is about to go.
     fn removing(&self, drive: &Arc<Drive>);
     /// Something happened.
     fn event(&self, drive: &Arc<Drive>, event: &DriveEvent);
@@ -108,7 +104,7 @@ impl Drive {
     ///
     /// # Errors
     ///
-    /// - `ENOSPC` with [`LIMIT`] drives bound; `ENOMEM`.
+    /// - `ENOSPC` with 64 drives bound; `ENOMEM`.
     pub(crate) fn new(controller: Arc<Controller>) -> Result<Arc<Self>> {
         let address = Text::new(controller.device().name().to_bytes());
         let index = global::with_registry(Registry::take_number).ok_or(ENOSPC)?;
@@ -201,11 +197,6 @@ impl Drive {
         })
     }
 
-    /// Whether the PMR could be used if somebody consented.
-    pub(crate) fn needs_consent(&self) -> bool {
-        self.memory_info(MemoryKind::Pmr).state == MemoryState::NeedsConsent
-    }
-
     /// Most bytes that one [`StorageRequest`] may move.
     pub(crate) fn max_transfer(&self) -> u32 {
         self.controller.max_transfer()
@@ -229,28 +220,9 @@ impl Drive {
         self.controller.smart()
     }
 
-    /// Reads Identify Controller data as far as `out` (at most 4096 bytes) reaches. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - Those of an admin command; `EINVAL` if `out` is longer.
-    pub(crate) fn identify_controller(&self, out: &mut [u8]) -> Result {
-        self.controller.identify_controller(out)
-    }
-
     /// The counters.
     pub(crate) fn counters(&self) -> CountersSnapshot {
         self.controller.counters().snapshot()
-    }
-
-    /// Queues and what they cost.
-    pub(crate) fn queues(&self) -> QueueInfo {
-        self.controller.queues()
-    }
-
-    /// Asks for a controller reset; commands in flight end with `ECONNRESET`.
-    pub(crate) fn request_reset(&self) {
-        self.controller.request_reset();
     }
 
     /// Puts the drive into the registry and tells the observer.
@@ -299,9 +271,6 @@ impl fmt::Display for Drive {
     }
 }
 
-/// Most drives that may be bound at once.
-pub(crate) const LIMIT: u32 = 64;
-
 /// Bound drives and who hears of them.
 pub(crate) struct Registry {
     drives: KVec<Arc<Drive>>,
@@ -343,7 +312,12 @@ impl Registry {
 
     fn remove(&mut self, index: u32) -> Option<Arc<Drive>> {
         let at = self.drives.iter().position(|drive| drive.index == index)?;
-        self.drives.remove(at).ok()
+        let drive = self.drives.remove(at).ok();
+        if self.drives.is_empty() {
+            // Nobody drops a static: its memory would stay behind when the module goes.
+            self.drives = KVec::new();
+        }
+        drive
     }
 }
 
@@ -362,31 +336,4 @@ pub(crate) fn set_observer(observer: Option<Arc<dyn Observer>>) {
     let old =
         global::with_registry(|registry| core::mem::replace(&mut registry.observer, observer));
     drop(old);
-}
-
-/// The bound drives, by number.
-///
-/// # Errors
-///
-/// - `ENOMEM`.
-pub(crate) fn drives() -> Result<KVec<Arc<Drive>>> {
-    global::with_registry(|registry| {
-        let mut copy = KVec::with_capacity(registry.drives.len(), GFP_KERNEL)?;
-        for drive in &registry.drives {
-            copy.push_within_capacity(drive.clone())
-                .map_err(|_| ENOMEM)?;
-        }
-        Ok(copy)
-    })
-}
-
-/// The bound drive with this number.
-pub(crate) fn find(index: u32) -> Option<Arc<Drive>> {
-    global::with_registry(|registry| {
-        registry
-            .drives
-            .iter()
-            .find(|drive| drive.index == index)
-            .cloned()
-    })
 }

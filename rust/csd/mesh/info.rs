@@ -32,7 +32,6 @@ pub(crate) fn memory_bit(kind: MemoryKind) -> u32 {
     match kind {
         MemoryKind::Cmb => uapi::CSD_MEMORY_CMB,
         MemoryKind::Pmr => uapi::CSD_MEMORY_PMR,
-        MemoryKind::Host => 0,
     }
 }
 

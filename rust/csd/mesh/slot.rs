@@ -58,11 +58,10 @@ struct State {
 }
 
 impl State {
-    fn allocator(&mut self, kind: MemoryKind) -> Result<&mut Allocator> {
+    fn allocator(&mut self, kind: MemoryKind) -> &mut Allocator {
         match kind {
-            MemoryKind::Cmb => Ok(&mut self.cmb),
-            MemoryKind::Pmr => Ok(&mut self.pmr),
-            MemoryKind::Host => Err(EINVAL),
+            MemoryKind::Cmb => &mut self.cmb,
+            MemoryKind::Pmr => &mut self.pmr,
         }
     }
 }
@@ -174,7 +173,7 @@ impl Slot {
     pub(crate) fn alloc(self: &Arc<Self>, kind: MemoryKind, len: u64) -> Result<Lease> {
         let region = self.drive.region(kind).ok_or(EOPNOTSUPP)?;
         let mut state = self.state.lock();
-        let allocator = state.allocator(kind)?;
+        let allocator = state.allocator(kind);
         let space = Range {
             start: RESERVED_BYTES,
             len: region.len().saturating_sub(RESERVED_BYTES),
@@ -250,23 +249,24 @@ impl Lease {
         &self.region
     }
 
-    /// Zeroes it, so that nothing of its contents stays behind. A memory that is gone needs none.
-    pub(crate) fn scrub(&self) {
-        let _ = self.region.fill(self.range.start, self.range.len, 0);
+    /// Zeroes its first `dirty` bytes, or all of it if it is shorter, so that nothing of its contents
+    /// stays behind. A memory that is gone needs none.
+    pub(crate) fn scrub(&self, dirty: u64) {
+        let _ = self
+            .region
+            .fill(self.range.start, self.range.len.min(dirty), 0);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
-        if let Ok(allocator) = state.allocator(self.kind) {
-            if allocator.free(self.range).is_err() {
-                pr_err!(
-                    "csd{}: memory at {:#x} was not allocated\n",
-                    self.slot.drive.index(),
-                    self.range.start
-                );
-            }
+        if state.allocator(self.kind).free(self.range).is_err() {
+            pr_err!(
+                "csd{}: memory at {:#x} was not allocated\n",
+                self.slot.drive.index(),
+                self.range.start
+            );
         }
     }
 }

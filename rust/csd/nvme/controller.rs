@@ -10,11 +10,12 @@ use super::{
     admin::{
         self,
         AdminCommand,
-        Cns,
-        GetLogPage,
-        Identify, //
+        GetLogPage, //
     },
-    aen::AsyncEvents,
+    aen::{
+        AsyncEvents,
+        ARMED, //
+    },
     counters::Counters,
     identify::{
         ControllerInfo,
@@ -39,7 +40,8 @@ use super::{
         CSTS, //
     },
     slots::Waiter,
-    spec::Sqe, //
+    spec::Sqe,
+    watch::Watch, //
 };
 use crate::sys::{
     kthread::Kick,
@@ -137,11 +139,10 @@ pub(crate) struct Controller {
     pub(super) vectors: u16,
     pub(super) counters: Arc<Counters>,
     pub(super) events: Arc<AsyncEvents>,
-    pub(super) kick: Arc<Kick>,
+    pub(super) watch: Arc<Watch>,
     state: Atomic<u32>,
     /// Set once teardown has begun: recovery gives way.
     pub(super) stopping: AtomicFlag,
-    pub(super) reset_wanted: AtomicFlag,
     pub(super) max_transfer: Atomic<u32>,
     /// I/O queue pairs that exist in the controller.
     pub(super) live: Atomic<u32>,
@@ -199,12 +200,14 @@ impl Controller {
         }
         let depth = settings.io_depth.min(largest);
         let counters = Arc::new(Counters::new(), GFP_KERNEL)?;
-        let admin = Queue::new(dev, &regs, &counters, 0, ADMIN_DEPTH)?;
+        let watch = Arc::new(Watch::new(kick.clone()), GFP_KERNEL)?;
+        let admin = Queue::new(dev, &regs, &counters, &watch, 0, ADMIN_DEPTH)?;
         let mut io = KVec::with_capacity(pairs.into(), GFP_KERNEL)?;
         for qid in 1..=pairs {
-            io.push(Queue::new(dev, &regs, &counters, qid, depth)?, GFP_KERNEL)?;
+            let queue = Queue::new(dev, &regs, &counters, &watch, qid, depth)?;
+            io.push(queue, GFP_KERNEL)?;
         }
-        let events = AsyncEvents::new(kick.clone())?;
+        let events = AsyncEvents::new(kick)?;
         Arc::pin_init(
             pin_init!(Self {
                 dev: dev.into(),
@@ -216,10 +219,9 @@ impl Controller {
                 vectors: vectors.min(64) as u16,
                 counters,
                 events,
-                kick,
+                watch,
                 state: Atomic::new(State::Starting as u32),
                 stopping: AtomicFlag::new(false),
-                reset_wanted: AtomicFlag::new(false),
                 max_transfer: Atomic::new(0),
                 live: Atomic::new(0),
                 control <- new_mutex!(Control {
@@ -279,10 +281,22 @@ impl Controller {
         let csts = self.regs.csts()?;
         // All ones is what most platforms answer for a device that is gone, but some give zeros,
         // which look like a controller that is not ready.
-        if !bool::from(csts.rdy()) && !self.function.is_present() {
+        if !csts.rdy() && !self.function.is_present() {
             return Err(ENODEV);
         }
         Ok(csts)
+    }
+
+    /// Like [`Self::status`], for waits that give way to teardown.
+    ///
+    /// # Errors
+    ///
+    /// - `ENODEV` if the device is gone, `ECANCELED` if teardown waits for a reset to end.
+    pub(super) fn worth_waiting(&self) -> Result<CSTS> {
+        if self.stopping.load(Acquire) && self.state() == State::Resetting {
+            return Err(ECANCELED);
+        }
+        self.status()
     }
 
     /// Runs an admin command and returns its reply. Sleeps.
@@ -319,19 +333,23 @@ impl Controller {
         };
         let outcome = self
             .admin
-            .wait(slot, limit, buffer, &|| self.status().map(|_| ()))?;
+            .wait(slot, limit, buffer, &|| self.worth_waiting().map(|_| ()))?;
         outcome.result?.to_result()?;
         command.reply(outcome.dw0, &data?)
     }
 
-    /// Sends Asynchronous Event Requests until as many are armed as the controller allows.
+    /// Sends Asynchronous Event Requests until as many are armed as the controller allows. A
+    /// controller that rejects them is asked again at the next call, not at once.
     pub(super) fn arm_events(&self) {
         let limit = self
             .facts
             .lock()
             .info
             .map_or(0, |info| info.async_event_limit);
-        while self.events.arm(limit) {
+        for _ in 0..ARMED {
+            if !self.events.arm(limit) {
+                return;
+            }
             let waiter = Waiter::Event(self.events.clone());
             if self
                 .admin
@@ -428,29 +446,6 @@ impl Controller {
         )
     }
 
-    /// Reads Identify Controller data into `out`, as far as it reaches. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - Those of an admin command; `EINVAL` if `out` is longer than 4096 bytes.
-    pub(crate) fn identify_controller(&self, out: &mut [u8]) -> Result {
-        self.check_ready()?;
-        let out = core::cell::RefCell::new(out);
-        self.admin(
-            &Identify {
-                cns: Cns::Controller,
-                nsid: 0,
-                parse: |data: &[u8]| {
-                    let mut out = out.borrow_mut();
-                    let part = data.get(..out.len()).ok_or(EINVAL)?;
-                    out.copy_from_slice(part);
-                    Ok(())
-                },
-            },
-            Patience::Supervised,
-        )
-    }
-
     /// What the interrupt handler of `vector` serves.
     ///
     /// # Errors
@@ -463,13 +458,7 @@ impl Controller {
                 queues.push(queue.clone(), GFP_KERNEL)?;
             }
         }
-        Ok(VectorHandler::new(queues, &self.counters))
-    }
-
-    /// Asks the supervisor for a controller reset.
-    pub(crate) fn request_reset(&self) {
-        self.reset_wanted.store(true, Release);
-        self.kick.kick();
+        Ok(VectorHandler::new(queues))
     }
 
     /// The counters.
@@ -481,29 +470,4 @@ impl Controller {
     pub(crate) fn device(&self) -> &device::Device {
         &self.dev
     }
-
-    /// I/O queue pairs in use, their depth, interrupt vectors, and host memory in bytes.
-    pub(crate) fn queues(&self) -> QueueInfo {
-        QueueInfo {
-            pairs: self.live.load(Relaxed) as u16,
-            depth: self.io.first().map_or(0, |queue| queue.depth()),
-            vectors: self.vectors,
-            host_bytes: self.io.iter().fold(self.admin.host_bytes(), |sum, queue| {
-                sum.saturating_add(queue.host_bytes())
-            }),
-        }
-    }
-}
-
-/// What the queues of a drive are and cost.
-#[derive(Clone, Copy)]
-pub(crate) struct QueueInfo {
-    /// I/O queue pairs in use.
-    pub(crate) pairs: u16,
-    /// Entries of each.
-    pub(crate) depth: u16,
-    /// Interrupt vectors.
-    pub(crate) vectors: u16,
-    /// Host memory that rings and pages take.
-    pub(crate) host_bytes: u64,
 }

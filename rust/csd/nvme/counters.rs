@@ -39,7 +39,8 @@ counters! {
     admin_commands,
     /// I/O commands submitted.
     io_commands,
-    /// Commands that completed with an error status, or were ended without one.
+    /// Commands that completed with an error status or were ended without one, and completions that
+    /// matched no command.
     errors,
     /// Bytes that READ commands were asked to move into drive memory and did.
     read_bytes,
@@ -53,10 +54,6 @@ counters! {
     resets,
     /// Asynchronous events received.
     async_events,
-    /// Completions that matched no command in flight.
-    spurious,
-    /// Interrupts handled.
-    interrupts,
 }
 
 /// One counter.

@@ -124,8 +124,6 @@ impl<const N: usize> fmt::Display for Text<N> {
 /// What Identify Controller says, checked.
 #[derive(Clone, Copy)]
 pub(crate) struct ControllerInfo {
-    /// PCI vendor.
-    pub(crate) vendor_id: u16,
     /// Controller identifier within its subsystem.
     pub(crate) cntlid: u16,
     /// Version of the specification: major, minor and tertiary in bits 31:16, 15:8 and 7:0.
@@ -143,12 +141,6 @@ pub(crate) struct ControllerInfo {
     pub(crate) async_events: u32,
     /// Asynchronous Event Requests that may be outstanding.
     pub(crate) async_event_limit: u16,
-    /// Abort commands that may be outstanding.
-    pub(crate) abort_limit: u16,
-    /// Largest namespace identifier.
-    pub(crate) namespace_limit: u32,
-    /// There is a volatile write cache, so that Flush does something.
-    pub(crate) volatile_write_cache: bool,
 }
 const _: () = assert!(size_of::<ControllerInfo>() <= 512);
 
@@ -176,7 +168,6 @@ impl ControllerInfo {
             us => (us / 1000).clamp(1000, 60_000),
         };
         Ok(Self {
-            vendor_id: raw.vid.get(),
             cntlid: raw.cntlid.get(),
             version: raw.ver.get(),
             serial: Text::new(&raw.sn),
@@ -188,9 +179,6 @@ impl ControllerInfo {
             // Critical warnings (bits 7:0) are mandatory; the others as OAES says.
             async_events: raw.oaes.get() & 0x300 | 0x3f,
             async_event_limit: u16::from(raw.aerl).saturating_add(1),
-            abort_limit: u16::from(raw.acl).saturating_add(1),
-            namespace_limit: raw.nn.get(),
-            volatile_write_cache: raw.vwc & 1 != 0,
         })
     }
 }

@@ -28,6 +28,7 @@ use super::{
         ControllerInfo,
         Namespace, //
     },
+    memory::MemoryState,
     prp,
     queue::Queue,
     regs::{
@@ -127,13 +128,8 @@ impl Controller {
     /// Waits until CSTS.RDY is `ready`.
     fn wait_ready(&self, ready: bool) -> Result {
         let csts = read_poll_timeout(
-            || {
-                if self.stopping.load(Acquire) && self.state() == State::Resetting {
-                    return Err(ECANCELED);
-                }
-                self.status()
-            },
-            |csts| bool::from(csts.rdy()) == ready || (ready && bool::from(csts.cfs())),
+            || self.worth_waiting(),
+            |csts| csts.rdy() == ready || (ready && csts.cfs()),
             Delta::from_millis(1),
             Delta::from_millis(self.regs.ready_timeout_ms().into()),
         )
@@ -147,7 +143,7 @@ impl Controller {
                 );
             }
         })?;
-        if ready && bool::from(csts.cfs()) {
+        if ready && csts.cfs() {
             dev_err!(self.device(), "fatal status while being enabled\n");
             return Err(EIO);
         }
@@ -159,7 +155,7 @@ impl Controller {
         // What a device that is gone answers would read as a configuration: look at the status first.
         self.status()?;
         let cc = self.regs.cc()?;
-        if bool::from(cc.en()) {
+        if cc.en() {
             self.regs.set_cc(cc.with_en(false).with_const_shn::<0>())?;
         }
         self.wait_ready(false)
@@ -334,8 +330,11 @@ impl Controller {
             );
             fsleep(Delta::from_millis(500));
         }
-        self.function.disable_master();
         self.set_state(State::Failed);
+        // It may still work on commands: it must reach neither memory before their submitters hear.
+        self.function.disable_master();
+        self.memory
+            .shut_down(&control.memory, &self.regs, MemoryState::Failed, true);
         self.fail_queues(EIO);
         dev_err!(self.device(), "given up; unbind and bind it to try again\n");
         Some(State::Failed)
@@ -356,8 +355,9 @@ impl Controller {
     fn vanish(&self, control: &Control) -> State {
         dev_err!(self.device(), "does not answer any more\n");
         self.set_state(State::Gone);
+        self.memory
+            .shut_down(&control.memory, &self.regs, MemoryState::Absent, false);
         self.fail_queues(ENODEV);
-        self.memory.shut_down(&control.memory, &self.regs, false);
         State::Gone
     }
 
@@ -374,6 +374,8 @@ impl Controller {
         self.stopping.store(true, Release);
         let control = self.control.lock();
         if self.state() == State::Gone && self.status().is_err() {
+            // Should it only be out of reach, it must not come back to memory that is freed next.
+            self.function.disable_master();
             return;
         }
         let was = self.state();
@@ -392,7 +394,7 @@ impl Controller {
             }
         }
         self.memory
-            .shut_down(&control.memory, &self.regs, reachable);
+            .shut_down(&control.memory, &self.regs, MemoryState::Absent, reachable);
         // Whatever the controller thinks, from here on it reaches no memory.
         self.function.disable_master();
         self.fail_queues(ENODEV);
@@ -436,7 +438,7 @@ impl Controller {
     /// CC.SHN and the wait for CSTS.SHST.
     fn notify_shutdown(&self) -> Result {
         let cc = self.regs.cc()?;
-        if !bool::from(cc.en()) {
+        if !cc.en() {
             return Ok(());
         }
         self.regs.set_cc(cc.try_with_shn(SHUTDOWN_NORMAL)?)?;

@@ -59,8 +59,6 @@ pub(crate) enum MemoryState {
 #[derive(Clone, Copy)]
 pub(crate) struct MemoryInfo {
     pub(crate) state: MemoryState,
-    /// BAR number.
-    pub(crate) bar: u32,
     /// Bytes.
     pub(crate) len: u64,
     /// READ commands may put data there.
@@ -72,7 +70,6 @@ pub(crate) struct MemoryInfo {
 impl MemoryInfo {
     const NONE: Self = Self {
         state: MemoryState::Absent,
-        bar: 0,
         len: 0,
         from_drive: false,
         to_drive: false,
@@ -153,33 +150,29 @@ impl Memory {
         })
     }
 
-    fn slot(&self, kind: MemoryKind) -> Option<&SpinLock<Published>> {
+    fn slot(&self, kind: MemoryKind) -> &SpinLock<Published> {
         match kind {
-            MemoryKind::Cmb => Some(&self.cmb),
-            MemoryKind::Pmr => Some(&self.pmr),
-            MemoryKind::Host => None,
+            MemoryKind::Cmb => &self.cmb,
+            MemoryKind::Pmr => &self.pmr,
         }
     }
 
     pub(super) fn info(&self, kind: MemoryKind) -> MemoryInfo {
-        self.slot(kind)
-            .map_or(MemoryInfo::NONE, |slot| slot.lock().info)
+        self.slot(kind).lock().info
     }
 
     pub(super) fn region(&self, kind: MemoryKind) -> Option<Region> {
-        self.slot(kind)?.lock().region.clone()
+        self.slot(kind).lock().region.clone()
     }
 
     fn publish(&self, kind: MemoryKind, state: MemoryState, region: Option<Region>) {
-        if let Some(slot) = self.slot(kind) {
-            let old = {
-                let mut published = slot.lock();
-                published.info.state = state;
-                core::mem::replace(&mut published.region, region)
-            };
-            if let Some(old) = old {
-                old.revoke();
-            }
+        let old = {
+            let mut published = self.slot(kind).lock();
+            published.info.state = state;
+            core::mem::replace(&mut published.region, region)
+        };
+        if let Some(old) = old {
+            old.revoke();
         }
     }
 
@@ -219,7 +212,7 @@ impl Memory {
         regs: &Registers,
         pdev: &pci::Device<Bound>,
     ) -> Result<bool> {
-        if regs.cap().cmbs().into() {
+        if regs.cap().cmbs() {
             regs.set_cmbmsc(CMBMSC::zeroed().with_cre(true))?;
         } else if u32::from(regs.vs()?) >= 0x1_0400 {
             return Ok(false);
@@ -238,7 +231,8 @@ impl Memory {
             .checked_mul(location.ofst().get().into())
             .ok_or(ERANGE)?;
         let mut len = unit.checked_mul(size.sz().get().into()).ok_or(ERANGE)?;
-        if bar == 1 || (bar == 0 && offset < regs.doorbell_end()) {
+        // BAR 1 is the upper half of BAR 0; what follows BAR 5 is no BAR of this function.
+        if bar == 1 || bar > 5 || (bar == 0 && offset < regs.doorbell_end()) {
             return Err(EINVAL);
         }
         let claim = control.claim(pdev, bar)?;
@@ -256,10 +250,9 @@ impl Memory {
         control.cmb = Some(Place { bar, offset, len });
         self.cmb.lock().info = MemoryInfo {
             state: MemoryState::Failed,
-            bar,
             len,
-            from_drive: size.rds().into(),
-            to_drive: size.wds().into(),
+            from_drive: size.rds(),
+            to_drive: size.wds(),
         };
         Ok(true)
     }
@@ -273,13 +266,13 @@ impl Memory {
             .ok_or(ERANGE)?;
         Self::program_cmb(regs, bus)?;
         let map = claim.map(place.offset, place.len, Caching::Uncached)?;
-        let region = Region::device(MemoryKind::Cmb, map, bus)?;
+        let region = Region::device(map, bus)?;
         self.publish(MemoryKind::Cmb, MemoryState::Ready, Some(region));
         Ok(())
     }
 
     fn program_cmb(regs: &Registers, bus: u64) -> Result {
-        if regs.cap().cmbs().into() {
+        if regs.cap().cmbs() {
             let cba = Bounded::<u64, 64>::from(bus).shr::<12, 52>();
             regs.set_cmbmsc(
                 CMBMSC::zeroed()
@@ -287,7 +280,7 @@ impl Memory {
                     .with_cmse(true)
                     .with_cre(true),
             )?;
-            if regs.cmbsts()?.cbai().into() {
+            if regs.cmbsts()?.cbai() {
                 return Err(EADDRNOTAVAIL);
             }
         }
@@ -300,13 +293,17 @@ impl Memory {
         regs: &Registers,
         pdev: &pci::Device<Bound>,
     ) -> Result<bool> {
-        if !bool::from(regs.cap().pmrs()) {
+        if !regs.cap().pmrs() {
             return Ok(false);
         }
         let cap = regs.pmrcap()?;
         let bar = cap.bir().get();
         // 2 to 5: BARs 0 and 1 hold the registers.
         if !(2..=5).contains(&bar) {
+            return Err(EINVAL);
+        }
+        // A PMR has its BAR for itself: two allocators would hand out the same bytes.
+        if control.cmb.is_some_and(|cmb| cmb.bar == bar) {
             return Err(EINVAL);
         }
         let len = control.claim(pdev, bar)?.len();
@@ -317,10 +314,9 @@ impl Memory {
         });
         self.pmr.lock().info = MemoryInfo {
             state: MemoryState::NeedsConsent,
-            bar,
             len,
-            from_drive: cap.rds().into(),
-            to_drive: cap.wds().into(),
+            from_drive: cap.rds(),
+            to_drive: cap.wds(),
         };
         Ok(true)
     }
@@ -345,7 +341,7 @@ impl Memory {
         let claim = control.find(place.bar)?;
         let enabled = Self::program_pmr(regs, dev, claim.bus_address())
             .and_then(|()| claim.map(place.offset, place.len, Caching::WriteCombining))
-            .and_then(|map| Region::device(MemoryKind::Pmr, map, claim.bus_address()));
+            .and_then(|map| Region::device(map, claim.bus_address()));
         let region = match enabled {
             Ok(region) => region,
             Err(error) => {
@@ -382,7 +378,7 @@ impl Memory {
         let limit = unit_ms
             .saturating_mul(cap.pmrto().get().into())
             .clamp(1000, 600_000);
-        if !bool::from(cap.cmss()) {
+        if !cap.cmss() {
             // Without a base address no command can name this memory.
             return Err(EOPNOTSUPP);
         }
@@ -396,11 +392,11 @@ impl Memory {
                 gone if u32::from(gone) == u32::MAX => Err(ENODEV),
                 status => Ok(status),
             },
-            |status| !bool::from(status.nrdy()),
+            |status| !status.nrdy(),
             Delta::from_millis(20),
             Delta::from_millis(limit),
         )?;
-        if status.cbai().into() {
+        if status.cbai() {
             return Err(EADDRNOTAVAIL);
         }
         if status.err().get() != 0 || status.hsts().get() != 0 {
@@ -445,12 +441,23 @@ impl Memory {
         }
     }
 
-    /// Revokes both regions and, if the controller still answers, disables the memory.
-    pub(super) fn shut_down(&self, control: &MemoryControl, regs: &Registers, reachable: bool) {
-        self.publish(MemoryKind::Cmb, MemoryState::Absent, None);
-        self.publish(MemoryKind::Pmr, MemoryState::Absent, None);
+    /// Revokes both regions and, if the controller still answers, disables the memory. What there is
+    /// of it is in `state` from then on.
+    pub(super) fn shut_down(
+        &self,
+        control: &MemoryControl,
+        regs: &Registers,
+        state: MemoryState,
+        reachable: bool,
+    ) {
+        if control.cmb.is_some() {
+            self.publish(MemoryKind::Cmb, state, None);
+        }
+        if control.pmr.is_some() {
+            self.publish(MemoryKind::Pmr, state, None);
+        }
         if reachable {
-            if control.cmb.is_some() && bool::from(regs.cap().cmbs()) {
+            if control.cmb.is_some() && regs.cap().cmbs() {
                 let _ = regs.set_cmbmsc(CMBMSC::zeroed());
             }
             if control.pmr.is_some() {

@@ -28,3 +28,4 @@ pub(crate) mod slots;
 pub(crate) mod spec;
 pub(crate) mod storage;
 pub(crate) mod supervisor;
+mod watch;

@@ -28,7 +28,8 @@ use super::{
         Status,
         CQE_BYTES,
         SQE_BYTES, //
-    }, //
+    },
+    watch::Watch, //
 };
 use crate::sys::{
     completion::Completion,
@@ -97,6 +98,7 @@ pub(crate) struct Queue {
     dev: ARef<device::Device>,
     regs: Arc<Registers>,
     counters: Arc<Counters>,
+    watch: Arc<Watch>,
     limit: RateLimit,
     #[pin]
     inner: SpinLockIrq<Inner>,
@@ -114,6 +116,7 @@ impl Queue {
         dev: &device::Device<Bound>,
         regs: &Arc<Registers>,
         counters: &Arc<Counters>,
+        watch: &Arc<Watch>,
         id: u16,
         depth: u16,
     ) -> Result<Arc<Self>> {
@@ -140,6 +143,7 @@ impl Queue {
                 dev: dev.into(),
                 regs: regs.clone(),
                 counters: counters.clone(),
+                watch: watch.clone(),
                 limit: RateLimit::new(),
                 inner <- new_spinlock_irq!(Inner {
                     rings: Some(rings),
@@ -163,14 +167,6 @@ impl Queue {
     /// Entries of each of the two queues.
     pub(crate) fn depth(&self) -> u16 {
         self.depth
-    }
-
-    /// Bytes of host memory that the rings and pages take.
-    pub(crate) fn host_bytes(&self) -> u64 {
-        let entries = u64::from(self.depth);
-        entries
-            .saturating_mul((SQE_BYTES + CQE_BYTES + PAGE_BYTES) as u64)
-            .saturating_sub(PAGE_BYTES as u64)
     }
 
     /// Bus addresses of the submission and the completion queue.
@@ -206,7 +202,8 @@ impl Queue {
     }
 
     /// Closes the queue and ends every command in flight: overdue ones with `ETIMEDOUT`, others with
-    /// `reason`. The controller must have been stopped from completing any. Process context.
+    /// `reason`. The controller must have been stopped from completing any, and from writing to what
+    /// they name: their submitters give that memory to others. Process context.
     pub(super) fn fail_all(&self, reason: Error) {
         self.close(reason);
         for index in 0..self.depth.wrapping_sub(1) {
@@ -267,7 +264,12 @@ impl Queue {
         barrier::dma_mb(barrier::Write);
         self.regs.ring(self.id, Doorbell::Submission, tail)?;
         inner.tail = tail;
+        // A request for events may take for ever: nobody looks after it.
+        let timed = !matches!(waiter, Waiter::Event(_));
         inner.slots.start(waiter);
+        if timed {
+            self.watch.submitted();
+        }
         if self.id == 0 {
             self.counters.admin_commands.hit();
         } else {
@@ -328,8 +330,12 @@ impl Queue {
     }
 
     /// Reaps what the controller has completed. Any context; meant for the interrupt handler.
+    ///
+    /// At most as many entries as the queue has: a controller that posts without end must not keep a
+    /// processor in interrupt context. Entries that a busy one posts meanwhile have an interrupt of
+    /// their own.
     pub(super) fn reap(&self) {
-        loop {
+        for _ in 0..usize::from(self.depth).div_ceil(BATCH) {
             let mut batch: [Option<(u16, Waiter, Outcome)>; BATCH] = [const { None }; BATCH];
             let mut more = false;
             {
@@ -357,7 +363,7 @@ impl Queue {
                             *entry = waiter.map(|waiter| (index, waiter, outcome));
                         }
                         None => {
-                            self.counters.spurious.hit();
+                            self.counters.errors.hit();
                             if self.limit.allow() {
                                 dev_warn!(
                                     &*self.dev,
@@ -465,22 +471,17 @@ impl Inner {
 /// What the interrupt of one vector serves.
 pub(crate) struct VectorHandler {
     queues: KVec<Arc<Queue>>,
-    counters: Arc<Counters>,
 }
 
 impl VectorHandler {
     /// A handler for `queues`.
-    pub(super) fn new(queues: KVec<Arc<Queue>>, counters: &Arc<Counters>) -> Self {
-        Self {
-            queues,
-            counters: counters.clone(),
-        }
+    pub(super) fn new(queues: KVec<Arc<Queue>>) -> Self {
+        Self { queues }
     }
 }
 
 impl kernel::irq::Handler for VectorHandler {
     fn handle(&self) -> kernel::irq::IrqReturn {
-        self.counters.interrupts.hit();
         for queue in &self.queues {
             queue.reap();
         }

@@ -208,21 +208,22 @@ pub(crate) struct Registers {
 }
 
 macro_rules! accessors {
-    ($($(#[$doc:meta])* $get:ident $(, $set:ident)? => $reg:ident;)*) => {
-        $(
-            $(#[$doc])*
-            pub(crate) fn $get(&self) -> Result<$reg> {
-                let bar = self.bar.try_access().ok_or(ENODEV)?;
-                (&*bar).try_read($reg)
-            }
-            $(
-                /// Writes the register of the same name.
-                pub(crate) fn $set(&self, value: $reg) -> Result {
-                    let bar = self.bar.try_access().ok_or(ENODEV)?;
-                    (&*bar).try_write_reg(value)
-                }
-            )?
-        )*
+    (@read $name:ident $reg:ident $(#[$doc:meta])*) => {
+        $(#[$doc])*
+        pub(crate) fn $name(&self) -> Result<$reg> {
+            let bar = self.bar.try_access().ok_or(ENODEV)?;
+            (&*bar).try_read($reg)
+        }
+    };
+    (@write $name:ident $reg:ident $(#[$doc:meta])*) => {
+        $(#[$doc])*
+        pub(crate) fn $name(&self, value: $reg) -> Result {
+            let bar = self.bar.try_access().ok_or(ENODEV)?;
+            (&*bar).try_write_reg(value)
+        }
+    };
+    ($($(#[$doc:meta])* $how:ident $name:ident => $reg:ident;)*) => {
+        $(accessors!(@$how $name $reg $(#[$doc])*);)*
     };
 }
 
@@ -259,7 +260,7 @@ impl Registers {
 
     /// The longest time that a change of RDY may take, in milliseconds, at least a second.
     pub(crate) fn ready_timeout_ms(&self) -> u32 {
-        let with_media = match self.cap.crwms().into() {
+        let with_media = match self.cap.crwms() {
             true => self.crto().map_or(0, |crto| crto.crwmt().get()),
             false => 0,
         };
@@ -270,37 +271,39 @@ impl Registers {
 
     accessors! {
         /// Reads CAP afresh.
-        read_cap => CAP;
+        read read_cap => CAP;
         /// Reads VS.
-        vs => VS;
+        read vs => VS;
         /// Reads CC.
-        cc, set_cc => CC;
-        /// Reads AQA.
-        aqa, set_aqa => AQA;
-        /// Reads ASQ.
-        asq, set_asq => ASQ;
-        /// Reads ACQ.
-        acq, set_acq => ACQ;
+        read cc => CC;
+        /// Writes CC.
+        write set_cc => CC;
+        /// Writes AQA.
+        write set_aqa => AQA;
+        /// Writes ASQ.
+        write set_asq => ASQ;
+        /// Writes ACQ.
+        write set_acq => ACQ;
         /// Reads CRTO.
-        crto => CRTO;
+        read crto => CRTO;
         /// Reads CMBLOC.
-        cmbloc => CMBLOC;
+        read cmbloc => CMBLOC;
         /// Reads CMBSZ.
-        cmbsz => CMBSZ;
-        /// Reads CMBMSC.
-        cmbmsc, set_cmbmsc => CMBMSC;
+        read cmbsz => CMBSZ;
+        /// Writes CMBMSC.
+        write set_cmbmsc => CMBMSC;
         /// Reads CMBSTS.
-        cmbsts => CMBSTS;
+        read cmbsts => CMBSTS;
         /// Reads PMRCAP.
-        pmrcap => PMRCAP;
-        /// Reads PMRCTL.
-        pmrctl, set_pmrctl => PMRCTL;
+        read pmrcap => PMRCAP;
+        /// Writes PMRCTL.
+        write set_pmrctl => PMRCTL;
         /// Reads PMRSTS.
-        pmrsts => PMRSTS;
-        /// Reads PMRMSCL.
-        pmrmscl, set_pmrmscl => PMRMSCL;
-        /// Reads PMRMSCU.
-        pmrmscu, set_pmrmscu => PMRMSCU;
+        read pmrsts => PMRSTS;
+        /// Writes PMRMSCL.
+        write set_pmrmscl => PMRMSCL;
+        /// Writes PMRMSCU.
+        write set_pmrmscu => PMRMSCU;
     }
 
     /// Reads CSTS.

@@ -23,9 +23,12 @@ use super::{
     },
     queue::Queue, //
 };
-use crate::sys::kthread::{
-    Kick,
-    Wake, //
+use crate::sys::{
+    kthread::{
+        Kick,
+        Wake, //
+    },
+    ratelimit::RateLimit, //
 };
 use kernel::{
     prelude::*,
@@ -54,16 +57,17 @@ pub(crate) enum Notice {
     Namespaces,
 }
 
-/// Longest sleep between two looks at a controller with nothing to do, in milliseconds.
-const IDLE_MS: u32 = 10_000;
+/// Longest sleep between two looks at commands in flight, in milliseconds.
+const TICK_MS: u32 = 10_000;
 /// Pause between two events: what a drive that reports without end is slowed down to.
 const EVENT_PAUSE_MS: i64 = 10;
 
 /// The body of the supervisor's thread; returns when it is to stop.
 pub(crate) fn run(controller: &Arc<Controller>, kick: &Kick, notify: &dyn Fn(Notice)) {
-    let tick = (controller.settings.command_timeout_ms / 3).clamp(50, IDLE_MS);
     let changed = |state| notify(Notice::State(state));
-    while kick.wait_timeout(tick) != Wake::Stop {
+    let limit = RateLimit::new();
+    while kick.wait_timeout(nap(controller)) != Wake::Stop {
+        controller.watch.get_up();
         if controller.state() != State::Ready || controller.stopping.load(Relaxed) {
             continue;
         }
@@ -72,19 +76,15 @@ pub(crate) fn run(controller: &Arc<Controller>, kick: &Kick, notify: &dyn Fn(Not
                 controller.lost(&changed);
                 continue;
             }
-            Ok(csts) if bool::from(csts.cfs()) => {
+            Ok(csts) if csts.cfs() => {
                 controller.recover("it reports fatal status", &changed);
                 continue;
             }
-            Ok(csts) if !bool::from(csts.rdy()) => {
+            Ok(csts) if !csts.rdy() => {
                 controller.recover("it stopped by itself", &changed);
                 continue;
             }
             Ok(_) => (),
-        }
-        if controller.reset_wanted.xchg(false, Relaxed) {
-            controller.recover("asked for", &changed);
-            continue;
         }
         if let Err(reason) = watch_commands(controller) {
             controller.recover(reason, &changed);
@@ -94,10 +94,22 @@ pub(crate) fn run(controller: &Arc<Controller>, kick: &Kick, notify: &dyn Fn(Not
             if kick.should_stop() {
                 return;
             }
-            handle_event(controller, event, notify);
+            handle_event(controller, event, &limit, notify);
         }
         controller.arm_events();
     }
+}
+
+/// How long the supervisor may sleep, in milliseconds; without limit while there is nothing to time.
+fn nap(controller: &Controller) -> u32 {
+    controller.watch.lie_down();
+    let idle = Iterator::chain(core::iter::once(&controller.admin), &controller.io)
+        .all(|queue| queue.in_flight() == 0);
+    if idle {
+        return u32::MAX;
+    }
+    controller.watch.get_up();
+    (controller.settings.command_timeout_ms / 3).clamp(50, TICK_MS)
 }
 
 /// Aborts commands that took too long; an error says why only a reset helps.
@@ -147,8 +159,14 @@ fn watch_queue(controller: &Controller, queue: &Queue) -> Result<(), &'static st
 }
 
 /// Reads the log page that an event points to, which unmasks its type, and reports the event.
-fn handle_event(controller: &Controller, event: AsyncEvent, notify: &dyn Fn(Notice)) {
+fn handle_event(
+    controller: &Controller,
+    event: AsyncEvent,
+    limit: &RateLimit,
+    notify: &dyn Fn(Notice),
+) {
     controller.counters.async_events.hit();
+    let tell = limit.allow();
     let mut critical_warning = 0;
     let read = match event.log_page {
         0 => Ok(()),
@@ -166,21 +184,23 @@ fn handle_event(controller: &Controller, event: AsyncEvent, notify: &dyn Fn(Noti
         log::FIRMWARE_SLOTS => unmask::<512>(controller, event.log_page),
         other => unmask::<512>(controller, other),
     };
-    if let Err(error) = read {
-        dev_warn!(
+    if tell {
+        dev_info!(
             controller.device(),
-            "log page {:#x} of an event cannot be read: {:?}\n",
-            event.log_page,
-            error
+            "asynchronous event: type {}, information {:#x}, log page {:#x}\n",
+            event.kind,
+            event.info,
+            event.log_page
         );
+        if let Err(error) = read {
+            dev_warn!(
+                controller.device(),
+                "log page {:#x} of an event cannot be read: {:?}\n",
+                event.log_page,
+                error
+            );
+        }
     }
-    dev_info!(
-        controller.device(),
-        "asynchronous event: type {}, information {:#x}, log page {:#x}\n",
-        event.kind,
-        event.info,
-        event.log_page
-    );
     notify(Notice::Event {
         event,
         critical_warning,

@@ -25,35 +25,57 @@ use kernel::{
     }, //
 };
 
-/// Whose memory a region is.
+/// Which of a drive's memories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryKind {
     /// Controller Memory Buffer of a drive.
     Cmb,
     /// Persistent Memory Region of a drive.
     Pmr,
-    /// Host memory.
-    Host,
 }
 
 /// What backs a region.
 enum Backing {
     Device(IoMapping),
-    Host(VVec<u64>),
+    Host(HostMemory),
 }
 
 impl Backing {
     fn base(&self) -> *mut u8 {
         match self {
             Backing::Device(map) => map.base(),
-            Backing::Host(words) => words.as_ptr().cast_mut().cast(),
+            Backing::Host(memory) => memory.base,
+        }
+    }
+}
+
+/// Host memory that only volatile accesses through `base` reach.
+///
+/// # Invariants
+///
+/// `base` is the first byte of what `_words` owns.
+struct HostMemory {
+    base: *mut u8,
+    _words: VVec<u64>,
+}
+
+// SAFETY: Plain memory, freed from any thread.
+unsafe impl Send for HostMemory {}
+// SAFETY: As above; no reference into it exists, and accesses are volatile.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    fn new(mut words: VVec<u64>) -> Self {
+        // INVARIANT: Moving the vector does not move what it owns.
+        Self {
+            base: words.as_mut_ptr().cast(),
+            _words: words,
         }
     }
 }
 
 #[pin_data]
 struct Inner {
-    kind: MemoryKind,
     len: u64,
     bus: Option<u64>,
     #[pin]
@@ -74,10 +96,9 @@ pub(crate) struct Region(Arc<Inner>);
 const PIECE: usize = 32 * 1024;
 
 impl Region {
-    fn new(kind: MemoryKind, len: u64, bus: Option<u64>, backing: Backing) -> Result<Self> {
+    fn new(len: u64, bus: Option<u64>, backing: Backing) -> Result<Self> {
         let inner = Arc::pin_init(
             pin_init!(Inner {
-                kind,
                 len,
                 bus,
                 backing <- Revocable::new(backing),
@@ -89,9 +110,9 @@ impl Region {
     }
 
     /// Takes over mapped device memory. `bus` is its address for the owning controller's PRPs.
-    pub(crate) fn device(kind: MemoryKind, map: IoMapping, bus: u64) -> Result<Self> {
+    pub(crate) fn device(map: IoMapping, bus: u64) -> Result<Self> {
         let len = map.len() as u64;
-        Self::new(kind, len, Some(bus), Backing::Device(map))
+        Self::new(len, Some(bus), Backing::Device(map))
     }
 
     /// Allocates zeroed host memory that no device knows of.
@@ -104,12 +125,8 @@ impl Region {
             return Err(EINVAL);
         }
         let words = VVec::zeroed(len.div_ceil(8), GFP_KERNEL)?;
-        Self::new(MemoryKind::Host, len as u64, None, Backing::Host(words))
-    }
-
-    /// Whose memory this is.
-    pub(crate) fn kind(&self) -> MemoryKind {
-        self.0.kind
+        let memory = Backing::Host(HostMemory::new(words));
+        Self::new(len as u64, None, memory)
     }
 
     /// Bytes in the region. Stays valid after revocation.
