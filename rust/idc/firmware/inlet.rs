@@ -117,6 +117,12 @@ impl Inlet {
         self.in_flight
     }
 
+    /// Nothing can be taken before a storage read ends, or is begun.
+    pub(super) fn awaits_storage(&self) -> bool {
+        let unread = self.is_source && self.next != self.end && self.count == 0;
+        self.in_flight != 0 || unread
+    }
+
     /// Whether all bytes of the stream were taken.
     pub(super) fn is_drained(&self) -> bool {
         self.has_ended() && self.count == 0

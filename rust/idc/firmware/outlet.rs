@@ -94,6 +94,12 @@ impl Outlet {
         self.busy != 0
     }
 
+    /// Something is ready to go that found no credit, or the storage busy.
+    pub(super) fn is_held_up(&self) -> bool {
+        let full = self.filling && self.fill == self.chunk_bytes;
+        self.kind != HOST_WINDOW && !self.done && (full || self.closed)
+    }
+
     fn sink_failure(&self, shared: &Shared, status: Status) -> Failure {
         shared
             .failure(status, StageId::SINK)

@@ -149,13 +149,14 @@ impl Stream {
     }
 
     pub(super) fn waiting(&self) -> Waiting {
-        if self.phase == OPENING || (self.has_next() && self.outlet.in_flight()) {
+        let out = self.outlet.in_flight() || self.outlet.is_held_up();
+        if self.phase == OPENING || (self.has_next() && out) {
             Waiting::Next
         } else if self.outlet.kind == HOST_WINDOW && self.outlet.awaits_host {
             Waiting::Nobody
-        } else if self.outlet.kind == NAMESPACE && self.outlet.in_flight() {
+        } else if self.outlet.kind == NAMESPACE && out {
             Waiting::Sink
-        } else if self.inlet.in_flight() != 0 {
+        } else if self.inlet.awaits_storage() {
             Waiting::Source
         } else {
             Waiting::Nobody
@@ -205,7 +206,7 @@ impl Stream {
         let deadline = self.progress_at.saturating_add(self.deadline);
         match self.phase {
             FREE => None,
-            FAILED => (self.cancel_sent && self.next != NEXT_GONE).then_some(deadline),
+            FAILED => (self.next != NEXT_GONE).then_some(deadline),
             _ if self.outlet.awaits_host && !self.is_source() => Some(self.hold_at),
             _ if self.waiting() == Waiting::Nobody => None,
             _ => Some(deadline),

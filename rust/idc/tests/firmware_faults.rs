@@ -12,6 +12,7 @@ use idc::function::{FunctionId, Functions};
 use idc::ipc::Arrival;
 use idc::member::MemberId;
 use idc::pipeline::report::State;
+use idc::ring::PeerFault;
 use idc::status::{Failure, StageId, Status};
 use proptest::prelude::*;
 
@@ -250,6 +251,14 @@ fn a_slow_consumer_is_no_failure() {
             .expect("a hop that waits for the host sends HOLD");
         board.now = board.now.max(wake);
         assert!(runs[0].completion.is_none(), "{}", failure(&runs[0]));
+    }
+    for (from, to) in [(3, 2), (2, 1)] {
+        let ipc = board.drive(from).firmware.ipc();
+        let holds = ipc.counters(member(to)).unwrap().0.requests;
+        assert!(
+            (36..=44).contains(&holds),
+            "one each quarter of a deadline, not {holds}"
+        );
     }
     runs[0].reader_stopped = false;
     wait(&mut board, &mut runs);
@@ -666,4 +675,59 @@ fn a_descriptor_that_names_foreign_windows_is_refused() {
         (Status::NOT_GRANTED, member(2))
     );
     board.finish(&runs);
+}
+
+/// With one request credit for two streams, the one that holds none is not forgotten either.
+#[test]
+fn a_silent_hop_fails_even_streams_that_had_no_credit_to_ask_it() {
+    let data = table(3000, 17);
+    for steps in [0, 100, 400] {
+        let mut board = Board::with_ring(2, 1 << 20, steps, 4, 64);
+        board.set_disk(1, &data);
+        let job = job(data.len() as u64, vec![checksum_at(1), checksum_at(2)]);
+        let mut runs = [board.start(&job).unwrap(), board.start(&job).unwrap()];
+        for _ in 0..steps {
+            board.step(&mut runs);
+        }
+        board.drive(2).stopped = true;
+        wait(&mut board, &mut runs);
+        for run in &runs {
+            let failure = failure(run).with_offset(0);
+            let expected = Failure::new(Status::DEADLINE, member(2), StageId(1));
+            assert_eq!(failure, expected, "after {steps}");
+        }
+    }
+}
+
+/// A ring that is written over is a fault, which is told at once and names the peer.
+#[test]
+fn a_ring_fault_ends_the_streams_over_that_peer_and_no_others() {
+    let data = table(3000, 18);
+    let mut board = board(3, &data, 18);
+    let length = data.len() as u64;
+    let mut runs = [
+        board
+            .start(&job(length, vec![checksum_at(1), checksum_at(2)]))
+            .unwrap(),
+        board
+            .start(&job(length, vec![checksum_at(1), checksum_at(3)]))
+            .unwrap(),
+    ];
+    for _ in 0..500 {
+        board.step(&mut runs);
+    }
+    let ring = board.table.ring(member(2), member(1)).unwrap();
+    let lie = (u64::from(ring.epoch) << 32) | 0x7fff_0000;
+    for slot in 0..u64::from(ring.entries) {
+        let at = ring.base.offset + slot * u64::from(ring.entry_bytes) + 56;
+        board.store.poke(1, at, &lie.to_le_bytes());
+    }
+    let passed = wait(&mut board, &mut runs);
+    assert!(passed < 400 * MS, "told at once, not by the deadline");
+    let expected = Failure::new(Status::PEER_LOST, member(2), StageId(1));
+    assert_eq!(failure(&runs[0]), expected);
+    assert_eq!(failure(&runs[1]).status, Status::OK);
+    assert_eq!(runs[1].output, data);
+    assert_eq!(board.drive(1).host.faults, [(2, PeerFault::Sequence)]);
+    assert_eq!(board.drive(1).firmware.stats().ring_faults, 1);
 }

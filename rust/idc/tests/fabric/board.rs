@@ -72,8 +72,8 @@ pub struct Run {
     pub output: Vec<u8>,
     pub completion: Option<Completion>,
     ring: Location,
-    consumed: Location,
-    area: Location,
+    pub consumed: Location,
+    pub area: Location,
     /// The host reads nothing.
     pub reader_stopped: bool,
 }
@@ -181,6 +181,21 @@ impl Board {
 
     /// Allocates, grants and executes.
     pub fn start(&mut self, job: &Job) -> Result<Run, Failure> {
+        let (run, descriptor) = self.prepare(job);
+        let now = self.now;
+        let drive = self.drive(job.source);
+        let firmware = &mut drive.firmware;
+        match firmware.execute(run.stream, &descriptor, now, &mut drive.host) {
+            Ok(()) => Ok(run),
+            Err(failure) => {
+                self.release(&run);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Allocates and grants; returns the descriptor.
+    pub fn prepare(&mut self, job: &Job) -> (Run, Vec<u8>) {
         let stages: Vec<_> = job
             .stages
             .iter()
@@ -299,18 +314,8 @@ impl Board {
             area: area_at,
             reader_stopped: false,
         };
-        let now = self.now;
-        let drive = self.drive(job.source);
-        let started = drive
-            .firmware
-            .execute(stream, &buffer[..length], now, &mut drive.host);
-        match started {
-            Ok(()) => Ok(run),
-            Err(failure) => {
-                self.release(&run);
-                Err(failure)
-            }
-        }
+        buffer.truncate(length);
+        (run, buffer)
     }
 
     /// Revokes and frees all that a pipeline used.
