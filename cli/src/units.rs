@@ -5,6 +5,7 @@
 //! Owns parsing and formatting of sizes and durations. JSON never goes through here: it has raw
 //! numbers.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 const UNITS: [(&str, u32); 5] = [
@@ -157,7 +158,12 @@ pub fn per_second(bytes: u64, nanoseconds: u64) -> Option<u64> {
 
 /// Bytes as hex digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// Reads hex digits, two a byte.
@@ -179,7 +185,7 @@ pub fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
     }
     Ok(digits
         .chunks(2)
-        .map(|pair| (pair[0] << 4 | pair[1]) as u8)
+        .map(|pair| ((pair[0] << 4) | pair[1]) as u8)
         .collect())
 }
 

@@ -48,7 +48,8 @@ fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
 
 fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(
-        u32::from(u16_at(bytes, offset)?) | u32::from(u16_at(bytes, offset.checked_add(2)?)?) << 16,
+        u32::from(u16_at(bytes, offset)?)
+            | (u32::from(u16_at(bytes, offset.checked_add(2)?)?) << 16),
     )
 }
 
@@ -74,7 +75,7 @@ impl Config {
             }
             if *id == CAPABILITY_EXPRESS {
                 config.port_type =
-                    u16_at(bytes, at + 2).map(|register| (register >> 4 & 0xf) as u8);
+                    u16_at(bytes, at + 2).map(|register| ((register >> 4) & 0xf) as u8);
             }
             at = usize::from(next & 0xfc);
         }
@@ -86,7 +87,7 @@ impl Config {
             if header & 0xffff == EXTENDED_ACS {
                 config.acs_control = u16_at(bytes, at + ACS_CONTROL);
             }
-            at = (header >> 20 & 0xffc) as usize;
+            at = ((header >> 20) & 0xffc) as usize;
             if at < EXTENDED_START {
                 break;
             }
@@ -102,7 +103,7 @@ impl Config {
     /// Redirect, P2P Completion Redirect or P2P Egress Control is on, as the kernel's own test
     /// pci_bridge_has_acs_redir() in drivers/pci/p2pdma.c has it.
     fn redirects(self) -> bool {
-        const REDIRECT: u16 = 1 << 2 | 1 << 3 | 1 << 5;
+        const REDIRECT: u16 = (1 << 2) | (1 << 3) | (1 << 5);
         self.acs_control
             .is_some_and(|control| control & REDIRECT != 0)
     }
@@ -172,7 +173,7 @@ mod tests {
         let mut bytes = vec![0; 4096];
         bytes[0x34] = 0x60;
         bytes[0x60..0x62].copy_from_slice(&[0x05, 0x40]);
-        bytes[0x40..0x44].copy_from_slice(&[0x10, 0x00, 0x02 | port_type << 4, 0x00]);
+        bytes[0x40..0x44].copy_from_slice(&[0x10, 0x00, 0x02 | (port_type << 4), 0x00]);
         bytes[0x100..0x104].copy_from_slice(&0x1481_0001_u32.to_le_bytes());
         bytes[0x148..0x14c].copy_from_slice(&0x0001_000d_u32.to_le_bytes());
         bytes[0x14e..0x150].copy_from_slice(&acs.to_le_bytes());

@@ -137,7 +137,7 @@ pub fn drive(device: &dyn Device, drive: &Drive) -> Outcome<DriveReport> {
 /// The VS register: major version in bits 31:16, minor in 15:08, tertiary in 07:00, which is left
 /// out where it is 0, as in the specification's own name ("1.4").
 fn nvme_version(register: u32) -> String {
-    let (major, minor, tertiary) = (register >> 16, register >> 8 & 0xff, register & 0xff);
+    let (major, minor, tertiary) = (register >> 16, (register >> 8) & 0xff, register & 0xff);
     match tertiary {
         0 => format!("{major}.{minor}"),
         _ => format!("{major}.{minor}.{tertiary}"),

@@ -180,7 +180,7 @@ pub fn failure(
         Errno::EIO => (
             format!(
                 "error near byte {offset}, NVMe status type {}, code {:#04x}",
-                status >> 8 & 7,
+                (status >> 8) & 7,
                 status & 0xff
             ),
             format!("csdctl drive show {whose}, and dmesg | grep csd"),

@@ -13,6 +13,7 @@ use crate::support::device::{Fake, Fault};
 use crate::support::Machine;
 use csdctl::failure::Exit;
 use csdctl::sys::abi::*;
+use csdctl::units::hex;
 use nix::errno::Errno;
 use serde_json::{json, Value};
 
@@ -46,10 +47,6 @@ fn run(machine: &Machine, more: &[&str]) -> crate::support::Ran {
     args.extend(more);
     args.extend(["--from", "csd0", "--length", &length]);
     machine.run(&args)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Names of files that csdctl made.

@@ -134,7 +134,7 @@ impl Fake {
         for (drive, state) in &mut self.drives {
             let wanted = match mask {
                 0 => state.info.mesh == CSD_MESH_NONE,
-                _ => mask & 1 << drive != 0,
+                _ => mask & (1 << drive) != 0,
             };
             if wanted {
                 if state.info.mesh != CSD_MESH_NONE {
@@ -191,8 +191,11 @@ impl Device for Handle {
         let fake = self.0.borrow();
         let mut info = csd_info::new();
         info.abi = CSD_ABI_VERSION;
-        info.drives = fake.drives.keys().fold(0, |mask, drive| mask | 1 << drive);
-        info.meshes = fake.meshes.keys().fold(0, |mask, mesh| mask | 1 << mesh);
+        info.drives = fake
+            .drives
+            .keys()
+            .fold(0, |mask, drive| mask | (1 << drive));
+        info.meshes = fake.meshes.keys().fold(0, |mask, mesh| mask | (1 << mesh));
         info.functions = 0b1_1110;
         info.idc_version = 1 << 16;
         Ok(info)

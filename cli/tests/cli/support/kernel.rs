@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub fn config(port_type: u8, acs: u16) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[0x34] = 0x40;
-    bytes[0x40..0x44].copy_from_slice(&[0x10, 0x00, 0x02 | port_type << 4, 0x00]);
+    bytes[0x40..0x44].copy_from_slice(&[0x10, 0x00, 0x02 | (port_type << 4), 0x00]);
     bytes[0x100..0x104].copy_from_slice(&0x0001_000d_u32.to_le_bytes());
     bytes[0x106..0x108].copy_from_slice(&acs.to_le_bytes());
     bytes

@@ -108,7 +108,7 @@ impl Fake {
 
     pub(super) fn place(&self, request: &PipelineRequest) -> Result<Vec<u32>, StartError> {
         let offers =
-            |drive: u32, function: u32| self.drives[&drive].info.functions & 1 << function != 0;
+            |drive: u32, function: u32| self.drives[&drive].info.functions & (1 << function) != 0;
         let members: Vec<u32> = self.meshes[&request.mesh]
             .1
             .iter()
