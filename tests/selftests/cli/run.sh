@@ -25,7 +25,7 @@ def drive:
 	(.name | test("^csd[0-9]+$")) and (.number | n) and (.pci | test("^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$"))
 	and (.nqn | test("^nqn\\.")) and (.model | s) and (.serial | s) and (.firmware | s)
 	and (.kind | IN("proxied", "firmware")) and (.state | IN("starting", "ready", "resetting", "failed", "gone"))
-	and (.mesh | opt(s)) and (.cntlid | n) and (.nvme_version | test("^[0-9]+\\.[0-9]+\\.[0-9]+$")) and (.numa_node | opt(n))
+	and (.mesh | opt(s)) and (.cntlid | n) and (.nvme_version | test("^[0-9]+\\.[0-9]+(\\.[0-9]+)?$")) and (.numa_node | opt(n))
 	and (.critical_warning | n) and (.functions | l(s))
 	and (.memory | [.cmb_bytes, .pmr_bytes, .used_bytes, .host_bytes] | all(.[]; n))
 	and (.memory | [.cmb_enabled, .pmr_enabled, .pmr_signed] | all(.[]; b))
@@ -53,9 +53,9 @@ shape() {
 	local filter=$1
 	shift
 	ends 0 csdctl -o json "$@"
-	eq "$(cat "$tmp/err")" "" "standard error of csdctl $*"
-	eq "$(jq -s length "$tmp/out")" 1 "documents of csdctl $*"
-	eq "$(jq "$defs csd and ($filter)" "$tmp/out")" true "shape of csdctl $*: $(head -c 2000 "$tmp/out")"
+	eq "$(cat "$tmp/stderr")" "" "standard error of csdctl $*"
+	eq "$(jq -s length "$tmp/stdout")" 1 "documents of csdctl $*"
+	eq "$(jq "$defs csd and ($filter)" "$tmp/stdout")" true "shape of csdctl $*: $(head -c 2000 "$tmp/stdout")"
 }
 
 # bad STATUS ARGUMENT…: fails so, with an error as JSON on stderr and nothing on stdout
@@ -63,11 +63,11 @@ bad() {
 	local status=$1
 	shift
 	ends "$status" csdctl -o json "$@"
-	eq "$(cat "$tmp/out")" "" "standard output of csdctl $*"
-	eq "$(jq "$defs error and .error.exit == $status" "$tmp/err")" true "error of csdctl $*: $(cat "$tmp/err")"
+	eq "$(cat "$tmp/stdout")" "" "standard output of csdctl $*"
+	eq "$(jq "$defs error and .error.exit == $status" "$tmp/stderr")" true "error of csdctl $*: $(cat "$tmp/stderr")"
 	# For people: the same status, a line that begins with the program's name
 	ends "$status" csdctl "$@"
-	eq "$(cat "$tmp/out")" "" "standard output of csdctl $*, for people"
+	eq "$(cat "$tmp/stdout")" "" "standard output of csdctl $*, for people"
 }
 
 it "drive list and drive show: lists of drives, of one shape" t_drive
@@ -106,8 +106,8 @@ t_pipeline() {
 		pipeline run checksum,encrypt --from csd0 --length 10000 --key-file "$tmp/key" --to "$tmp/result"
 	shape '.pipelines | length > 0 and l(pipeline)' pipeline list
 	ends 0 csdctl -o json pipeline plan checksum,encrypt --from csd0 --length 10000 --key-file "$tmp/key"
-	eq "$(jq "$defs csd" "$tmp/out")" true "pipeline plan: $(cat "$tmp/out")"
-	eq "$(jq '[.. | objects | select(has("function"))] | length' "$tmp/out")" 2 "stages in the plan: $(cat "$tmp/out")"
+	eq "$(jq "$defs csd" "$tmp/stdout")" true "pipeline plan: $(cat "$tmp/stdout")"
+	eq "$(jq '[.. | objects | select(has("function"))] | length' "$tmp/stdout")" 2 "stages in the plan: $(cat "$tmp/stdout")"
 	number=$(j '[.pipelines[].pipeline] | max' pipeline list)
 	bad 1 pipeline cancel "$number"
 }
@@ -115,8 +115,8 @@ t_pipeline() {
 it "with the result on standard output the report goes to standard error" t_stdout
 t_stdout() {
 	ends 0 csdctl -o json pipeline run checksum --from csd0 --length 5000 --to -
-	eq "$(stat -c %s "$tmp/out")" 5000 "bytes on standard output"
-	eq "$(jq "$defs csd and (.pipeline | pipeline) and .sink.kind == \"stdout\"" "$tmp/err")" true "report on standard error"
+	eq "$(stat -c %s "$tmp/stdout")" 5000 "bytes on standard output"
+	eq "$(jq "$defs csd and (.pipeline | pipeline) and .sink.kind == \"stdout\"" "$tmp/stderr")" true "report on standard error"
 }
 
 it "drive bind and unbind" t_bind
@@ -146,19 +146,19 @@ t_monitor() {
 it "doctor checks every pair and drive, and its status is that of its worst line" t_doctor
 t_doctor() {
 	local status
-	csdctl -o json doctor >"$tmp/out" 2>"$tmp/err"
+	csdctl -o json doctor >"$tmp/stdout" 2>"$tmp/stderr"
 	status=$?
-	eq "$(jq "$defs csd" "$tmp/out")" true "schema of doctor: $(head -c 1500 "$tmp/out") $(cat "$tmp/err")"
-	eq "$(jq '[.. | objects | select(has("result") or has("status") or has("verdict"))] | length > 3' "$tmp/out")" true "checks: $(head -c 1500 "$tmp/out")"
-	csdctl doctor >"$tmp/out" 2>"$tmp/err"
+	eq "$(jq "$defs csd" "$tmp/stdout")" true "schema of doctor: $(head -c 1500 "$tmp/stdout") $(cat "$tmp/stderr")"
+	eq "$(jq '[.. | objects | select(has("result") or has("status") or has("verdict"))] | length > 3' "$tmp/stdout")" true "checks: $(head -c 1500 "$tmp/stdout")"
+	csdctl doctor >"$tmp/stdout" 2>"$tmp/stderr"
 	eq $? $status "status for people"
 	for drive in csd0 csd1 csd2; do
-		grep -q $drive "$tmp/out" || fail "doctor does not speak of $drive: $(cat "$tmp/out")"
+		grep -q $drive "$tmp/stdout" || fail "doctor does not speak of $drive: $(cat "$tmp/stdout")"
 	done
-	if grep -q '^fail' "$tmp/out"; then
+	if grep -q '^fail' "$tmp/stdout"; then
 		eq $status 1 "status with a line that says fail"
 	else
-		eq $status 0 "status without a line that says fail: $(cat "$tmp/out")"
+		eq $status 0 "status without a line that says fail: $(cat "$tmp/stdout")"
 	fi
 }
 
@@ -181,11 +181,11 @@ t_usage() {
 	while read -r words; do
 		# shellcheck disable=SC2086
 		ends 2 csdctl $words
-		eq "$(cat "$tmp/out")" "" "standard output of csdctl $words"
-		ne "$(cat "$tmp/err")" "" "standard error of csdctl $words"
+		eq "$(cat "$tmp/stdout")" "" "standard output of csdctl $words"
+		ne "$(cat "$tmp/stderr")" "" "standard error of csdctl $words"
 		# shellcheck disable=SC2086
 		ends 2 csdctl -o json $words
-		eq "$(jq "$defs error and .error.exit == 2" "$tmp/err" 2>&1)" true "csdctl -o json $words: $(cat "$tmp/err")"
+		eq "$(jq "$defs error and .error.exit == 2" "$tmp/stderr" 2>&1)" true "csdctl -o json $words: $(cat "$tmp/stderr")"
 	done <<'WORDS'
 nonsense
 drive
@@ -208,8 +208,8 @@ t_help() {
 	for words in --help --version 'drive --help' 'mesh create --help' 'pipeline run --help' 'doctor --help'; do
 		# shellcheck disable=SC2086
 		ends 0 csdctl $words
-		ne "$(cat "$tmp/out")" "" "standard output of csdctl $words"
-		eq "$(cat "$tmp/err")" "" "standard error of csdctl $words"
+		ne "$(cat "$tmp/stdout")" "" "standard output of csdctl $words"
+		eq "$(cat "$tmp/stderr")" "" "standard error of csdctl $words"
 	done
 	csdctl --help | grep -q 130 || fail "--help does not list the exit statuses"
 }
@@ -228,18 +228,18 @@ t_pages() {
 	local shell
 	for shell in bash zsh fish; do
 		ends 0 csdctl completions $shell
-		grep -q pipeline "$tmp/out" || fail "completions for $shell do not know pipeline"
+		grep -q pipeline "$tmp/stdout" || fail "completions for $shell do not know pipeline"
 	done
 	csdctl completions bash >"$tmp/completion"
 	done_ok bash -n "$tmp/completion"
 	ends 0 csdctl man
-	grep -q '^\.TH' "$tmp/out" || fail "no manual page"
+	grep -q '^\.TH' "$tmp/stdout" || fail "no manual page"
 }
 
 it "a user who may not open the device is told so, with 3 and a remedy" t_nobody
 t_nobody() {
 	ends 3 setpriv --reuid 65534 --regid 65534 --clear-groups csdctl drive list
-	matches "$(cat "$tmp/err")" '*/dev/csd*group csd*' "what it says"
+	matches "$(cat "$tmp/stderr")" '*/dev/csd*group csd*' "what it says"
 	ends 0 setpriv --reuid 65534 --regid 65534 --groups 990 csdctl drive list
 }
 

@@ -38,6 +38,7 @@ to_nvme() {
 	[ -n "$(csdctl -o json drive list | jq -r '.drives[].name')" ] &&
 		done_ok csdctl drive unbind --all --force
 	for i in 0 1 2; do
+		[ -n "$(driver_of "$(pci_of csd$i)")" ] || pci_of csd$i >/sys/bus/pci/drivers_probe
 		wait_disk "$(pci_of csd$i)" >/dev/null || fail "csd$i is not back with nvme"
 	done
 }
@@ -67,7 +68,7 @@ t_identity() {
 		# nvme-cli keeps the blanks that the field is padded with
 		theirs=$(jq -r '[.mn, .sn, .fr, .subnqn, .cntlid] | map(tostring | sub(" +$"; "")) | join("|")' "$tmp/ctrl$i")
 		eq "$ours" "$theirs" "csd$i"
-		theirs=$(jq -r '.ver | "\(. / 65536 | floor).\(. / 256 % 256 | floor).\(. % 256)"' "$tmp/ctrl$i")
+		theirs=$(jq -r '.ver | "\(. / 65536 | floor).\(. / 256 % 256 | floor)\(if . % 256 == 0 then "" else ".\(. % 256)" end)"' "$tmp/ctrl$i")
 		eq "$(j '.drives[0].nvme_version' drive show csd$i)" "$theirs" "version of csd$i"
 	done
 }

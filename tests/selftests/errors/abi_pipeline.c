@@ -57,7 +57,7 @@ static void pipeline_values(void)
 	with(EINVAL, "a deadline of more than an hour", start.deadline_ms = 3600001);
 	with(ENXIO, "source csd63", start.source_drive = NOT_THERE);
 	with(ENXIO, "source any drive", start.source_drive = CSD_DRIVE_ANY);
-	with(ENXIO, "the host as source", start.source_drive = CSD_MEMBER_HOST);
+	with(EOPNOTSUPP, "the host as source", start.source_drive = CSD_MEMBER_HOST);
 	with(ENXIO, "source namespace 77", start.source_nsid = 77);
 	with(ERANGE, "one byte too many", start.source_length = bytes + 1);
 	with(ERANGE, "an offset beyond the namespace", start.source_offset = bytes + 1; start.source_length = 0);
@@ -105,7 +105,7 @@ static void stage_values(void)
 	stage_with(EOPNOTSUPP, "function 2^32 - 1", stage.function = 0xffffffff);
 	stage_with(EOPNOTSUPP, "function 0x10004", stage.function = 0x10004);
 	stage_with(ENXIO, "drive 63", stage.drive = NOT_THERE);
-	stage_with(ENXIO, "the host", stage.drive = CSD_MEMBER_HOST);
+	stage_with(EOPNOTSUPP, "the host", stage.drive = CSD_MEMBER_HOST);
 	stage_with(EINVAL, "too many parameters", stage.params = (uintptr_t)params;
 		   stage.params_len = CSD_MAX_PARAMS + 1);
 	stage_with(EINVAL, "2^32 - 1 parameters", stage.params_len = 0xffffffff);

@@ -37,9 +37,9 @@ static void drive_values(void)
 	expect(call(fd, CSD_IOC_DRIVE_SET, &set), EOPNOTSUPP, "an unknown flag");
 	set.flags = 0x80000001;
 	expect(call(fd, CSD_IOC_DRIVE_SET, &set), EOPNOTSUPP, "a known and an unknown flag");
-	expect(call(fd, CSD_IOC_DRIVE_NAMESPACE, &ns), EINVAL, "namespace index %u", ns.index);
+	expect(call(fd, CSD_IOC_DRIVE_NAMESPACE, &ns), ENXIO, "namespace index %u", ns.index);
 	ns.index = 1;
-	expect(call(fd, CSD_IOC_DRIVE_NAMESPACE, &ns), EINVAL, "the second of one namespace");
+	expect(call(fd, CSD_IOC_DRIVE_NAMESPACE, &ns), ENXIO, "the second of one namespace");
 	expect(call(fd, CSD_IOC_DRIVE_PROBE_MEMORY, &probe), EOPNOTSUPP, "no memory to probe");
 	probe.memory = 1 << 30;
 	expect(call(fd, CSD_IOC_DRIVE_PROBE_MEMORY, &probe), EOPNOTSUPP, "an unknown memory");
@@ -126,7 +126,7 @@ static void mesh_busy(void)
 	expect(create_with(fd, &second), 0, "a mesh of csd0, csd3, csd4");
 	holds(second.mesh != first.mesh, "numbers of two meshes");
 	/* All bound drives that are in no mesh: there is none */
-	expect(create_with(fd, &none), ENXIO, "a mesh of the drives in no mesh, of which there is none");
+	expect(create_with(fd, &none), ENODEV, "a mesh of the drives in no mesh, of which there is none");
 	destroy_all(fd);
 }
 

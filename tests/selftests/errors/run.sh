@@ -66,11 +66,11 @@ t_caret() {
 	new_mesh
 	while IFS='|' read -r at predicate; do
 		ends 2 csdctl pipeline run filter --from csd0 --length 16 --where "$predicate" --to "$tmp/out"
-		line=$(grep -F -A 1 -- "$predicate" "$tmp/err" | sed -n 2p)
-		matches "$line" '*^*' "a line with a caret for '$predicate' in: $(cat "$tmp/err")"
+		line=$(grep -F -A 1 -- "$predicate" "$tmp/stderr" | sed -n 2p)
+		matches "$line" '*^*' "a line with a caret for '$predicate' in: $(cat "$tmp/stderr")"
 		# The caret stands below the place: as far from the predicate's start as $at says
 		line=${line%%^*}
-		predicate=$(grep -F -- "$predicate" "$tmp/err" | head -n 1 | awk -v p="$predicate" '{ print index($0, p) - 1 }')
+		predicate=$(grep -F -- "$predicate" "$tmp/stderr" | head -n 1 | awk -v p="$predicate" '{ print index($0, p) - 1 }')
 		eq $((${#line} - predicate)) "$at" "column of the caret"
 	done <<'TABLE'
 0|column(1) = "x"

@@ -106,8 +106,8 @@ t_monitor() {
 	eq "$(wc -l <"$tmp/said")" 1 "lines"
 	matches "$(cat "$tmp/said")" '*mesh0*destroyed*' "the event in words"
 	ends 0 csdctl monitor --timeout 300ms
-	csdctl monitor >/dev/null &
-	monitor=$!
+	interruptible csdctl monitor >/dev/null
+	monitor=$runner
 	eventually 10 eval "ls -l /proc/$monitor/fd | grep -q /dev/csd"
 	kill -INT $monitor
 	wait $monitor

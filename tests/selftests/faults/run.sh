@@ -102,7 +102,7 @@ t_remove_messages() {
 	wait "${pingers[1]}" && fail "pings to the drive that is gone succeed"
 	wait "${pingers[2]}" && fail "pings from the drive that is gone succeed"
 	kill -0 "${pingers[0]}" || fail "pings between the others ended: $(cat "$tmp/ping0")"
-	kill -INT "${pingers[0]}"
+	kill -TERM "${pingers[0]}"
 	wait "${pingers[0]}"
 	done_ok csdctl msg ping --from csd1 --to csd0 --count 20
 }
@@ -134,7 +134,7 @@ t_idle() {
 it "a drive pulled out while it is the sink, and while it resets, ends in an error and no hang" t_remove_sink 120
 t_remove_sink() {
 	whole
-	csdctl -o json pipeline run checksum@csd0,checksum@csd1 --from csd0 --length 60MiB --chunk 16KiB --to csd1:0 --force >"$tmp/out" 2>"$tmp/held.err" &
+	csdctl -o json pipeline run checksum@csd0,checksum@csd1 --from csd0 --length 60MiB --chunk 16KiB --to csd1:64MiB --force >"$tmp/out" 2>"$tmp/held.err" &
 	runner=$!
 	eventually 10 running 1
 	sleep 0.3
@@ -170,7 +170,7 @@ it "a sink that stalls: the deadline names it" t_deadline_sink
 t_deadline_sink() {
 	whole
 	vmctl stall csd2
-	csdctl -o json pipeline run checksum@csd0,checksum@csd1 --from csd0 --length 8MiB --deadline 1s --to csd2:0 --force >/dev/null 2>"$tmp/held.err"
+	csdctl -o json pipeline run checksum@csd0,checksum@csd1 --from csd0 --length 8MiB --deadline 1s --to csd2:64MiB --force >/dev/null 2>"$tmp/held.err"
 	ne $? 0 "exit status"
 	vmctl resume csd2
 	matches "$(error .error.errno)" '@(ETIMEDOUT|EIO)' "the reason: $(cat "$tmp/held.err")"

@@ -22,7 +22,7 @@ refused() {
 	local status=$1 glob=$2
 	shift 2
 	ends "$status" csdctl "$@"
-	matches "$(cat "$tmp/err")" "$glob" "message of csdctl $*"
+	matches "$(cat "$tmp/stderr")" "$glob" "message of csdctl $*"
 }
 
 pci_of() {
@@ -64,7 +64,7 @@ on_disk() {
 	local drive=$1 pci disk status
 	shift
 	pci=$(pci_of "$drive")
-	csdctl drive unbind "$pci" || return
+	modprobe nvme && csdctl drive unbind "$pci" || return
 	disk=$(wait_disk "$pci") || return
 	disk=$disk "$@"
 	status=$?
@@ -140,6 +140,15 @@ running() {
 	[ "$(csdctl -o json pipeline list | jq '[.pipelines[] | select(.state == "running")] | length')" = "$1" ]
 }
 
+# interruptible COMMAND…: starts it so that Ctrl-C reaches it; what a script starts in
+# the background ignores SIGINT otherwise.  Its process id is $runner
+interruptible() {
+	set -m
+	"$@" &
+	runner=$!
+	set +m
+}
+
 # held STAGES ARGUMENT…: a pipeline that is under way and waits for its reader; $runner is
 # csdctl, its standard error goes to $tmp/held.err.  `release` reads what is left and gives
 # csdctl's exit status.
@@ -148,8 +157,11 @@ held() {
 	shift
 	rm -f "$tmp/held.pipe"
 	mkfifo "$tmp/held.pipe"
+	# Not by interruptible(): the opening of the pipe waits for its reader, so it must be the child's
+	set -m
 	csdctl -o json pipeline run "$stages" --window 64KiB --to - "$@" >"$tmp/held.pipe" 2>"$tmp/held.err" &
 	runner=$!
+	set +m
 	exec 6<"$tmp/held.pipe"
 	eventually 10 running 1
 	# The first bytes are out, so all drives of it are at work

@@ -76,14 +76,14 @@ done_ok() {
 	out=$("$@" 2>&1) || fail "$* ended with $?: $out"
 }
 
-# ends STATUS COMMAND…: must end with this status; standard output to $tmp/out, error to $tmp/err
+# ends STATUS COMMAND…: must end with this status; standard output to $tmp/stdout, error to $tmp/stderr
 ends() {
 	local want=$1 got
 	shift
-	"$@" >"$tmp/out" 2>"$tmp/err"
+	"$@" >"$tmp/stdout" 2>"$tmp/stderr"
 	got=$?
 	[ "$got" = "$want" ] ||
-		fail "$* ended with $got, expected $want: $(head -c 600 "$tmp/out" | tr -d '\0') $(head -c 600 "$tmp/err")"
+		fail "$* ended with $got, expected $want: $(head -c 600 "$tmp/stdout" | tr -d '\0') $(head -c 600 "$tmp/stderr")"
 }
 
 # same FILE FILE WHAT: byte for byte
@@ -172,7 +172,7 @@ run_tests() {
 	echo "KTAP version 1"
 	if [ -n "$only" ]; then
 		for i in "${!ktap_names[@]}"; do
-			[[ ${ktap_names[i]} == *$only* ]] ||
+			[[ ${ktap_names[i]} =~ $only ]] ||
 				unset "ktap_names[i]"
 		done
 	fi

@@ -9,7 +9,7 @@ suite=mesh16
 
 it "sixteen drives are bound, each under its own name, in PCI order" t_bound
 t_bound() {
-	eq "$(j '[.drives[].name] | join(" ")' drive list)" "$(seq -f csd%g -s ' ' 0 15)" "names"
+	eq "$(j '[.drives[].name] | join(" ")' drive list)" "$(echo csd{0..15})" "names"
 	eq "$(j '[.drives[].pci] | . == sort' drive list)" true "PCI order"
 }
 

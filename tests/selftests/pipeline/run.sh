@@ -22,7 +22,7 @@ setup() {
 
 	disk=$(wait_disk "$(pci_of csd0)") || return
 	# The table is as long as there are no zeroes
-	head -c 8M "$disk" | tr -d '\0' >"$tmp/table"
+	head -c $((8 * MiB)) "$disk" | tr -d '\0' >"$tmp/table"
 	bytes=$(stat -c %s "$tmp/table")
 	[ "$bytes" -gt 1000000 ] || { echo "no table on csd0"; return 1; }
 
@@ -103,23 +103,23 @@ t_report() {
 it "predicates mean what the same conditions mean in awk" t_predicates 120
 t_predicates() {
 	local predicate program
-	while IFS='|' read -r predicate program; do
+	while IFS='@' read -r predicate program; do
 		run filter --from csd0 --length "$bytes" --delimiter ';' --where "$predicate"
 		gawk -F';' "$program" "$tmp/table" >"$tmp/want"
 		[ -s "$tmp/want" ] || fail "a condition that nothing meets proves nothing: $program"
 		same "$tmp/out" "$tmp/want" "$predicate"
 	done <<'TABLE'
-col(3) = "Lu" or col(3) = "Ll"|$3 == "Lu" \|\| $3 == "Ll"
-not col(3) = "Lo"|$3 != "Lo"
-col(3) != "Lo" and col(4) = 0|$3 != "Lo" && $4 == "0"
-col(2) contains "GREEK" and not (col(2) contains "LETTER" or col(3) = "So")|$2 ~ /GREEK/ && !($2 ~ /LETTER/ \|\| $3 == "So")
-col(2) prefix "LATIN SMALL"|index($2, "LATIN SMALL") == 1
-col(4) > 200|$4 != "" && $4 + 0 > 200
-col(9) = "1/2"|$9 == "1/2"
-col(7) < 5 and col(3) = "Nd"|$7 != "" && $7 + 0 < 5 && $3 == "Nd"
-col(1) < "0041"|$1 "" < "0041"
-col(15) = ""|$15 == ""
-col(0) contains ";;;;N;;;;;"|index($0, ";;;;N;;;;;")
+col(3) = "Lu" or col(3) = "Ll"@$3 == "Lu" || $3 == "Ll"
+not col(3) = "Lo"@$3 != "Lo"
+col(3) != "Lo" and col(4) = 0@$3 != "Lo" && $4 == "0"
+col(2) contains "GREEK" and not (col(2) contains "LETTER" or col(3) = "So")@$2 ~ /GREEK/ && !($2 ~ /LETTER/ || $3 == "So")
+col(2) prefix "LATIN SMALL"@index($2, "LATIN SMALL") == 1
+col(4) > 200@$4 != "" && $4 + 0 > 200
+col(9) = "1/2"@$9 == "1/2"
+col(7) < 5 and col(3) = "Nd"@$7 != "" && $7 + 0 < 5 && $3 == "Nd"
+col(1) < "0041"@$1 "" < "0041"
+col(15) = ""@$15 == ""
+col(0) contains ";;;;N;;;;;"@index($0, ";;;;N;;;;;")
 TABLE
 }
 
@@ -295,7 +295,7 @@ t_stream() {
 it "a reader slower than the deadline is waited for" t_slow 120
 t_slow() {
 	csdctl pipeline run checksum@csd0,checksum@csd1 --from csd1 --length 2MiB --window 64KiB --chunk 16KiB --deadline 2s --to - 2>"$tmp/err" | {
-		head -c 100000
+		dd bs=1000 count=100 iflag=fullblock status=none
 		sleep 7
 		cat
 	} >"$tmp/out"
@@ -347,10 +347,8 @@ t_cancel() {
 
 it "Ctrl-C cancels, ends with 130 and leaves no file under the result's name" t_interrupt
 t_interrupt() {
-	local runner
 	rm -f "$tmp/out"
-	csdctl pipeline run checksum@csd0,checksum@csd1 --from csd1 --length 256MiB --chunk 4KiB --to "$tmp/out" 2>"$tmp/err" &
-	runner=$!
+	interruptible csdctl pipeline run checksum@csd0,checksum@csd1 --from csd1 --length 256MiB --chunk 4KiB --to "$tmp/out" 2>"$tmp/err"
 	eventually 10 eval '[ "$(csdctl -o json pipeline list | jq "[.pipelines[] | select(.state == \"running\")] | length")" = 1 ]'
 	kill -INT $runner
 	wait $runner

@@ -129,10 +129,10 @@ it "a namespace too small for the result: ENOSPC or ERANGE, the drives named, no
 t_small() {
 	new_mesh
 	ends 1 csdctl -o json pipeline run checksum@csd1 --from csd0 --length 1MiB --to csd1:$((64 * MiB - 64 * KiB)) --force
-	matches "$(jq -r '.error.errno' "$tmp/err")" '@(ENOSPC|ERANGE)' "errno"
+	matches "$(jq -r '.error.errno' "$tmp/stderr")" '@(ENOSPC|ERANGE)' "errno"
 	# A filter's result is shorter than its source: only at its end is it known to be too long
 	ends 1 csdctl -o json pipeline run 'filter(where=not col(999) = "x")@csd1' --from csd0 --length 1MiB --to csd1:$((64 * MiB - 64 * KiB)) --force
-	matches "$(jq -r '.error.errno' "$tmp/err")" '@(ENOSPC|ERANGE|EMSGSIZE)' "errno"
+	matches "$(jq -r '.error.errno' "$tmp/stderr")" '@(ENOSPC|ERANGE|EMSGSIZE)' "errno"
 	done_ok csdctl pipeline run checksum@csd1 --from csd0 --length 64KiB --to csd1:$((64 * MiB - 64 * KiB)) --force
 	done_ok csdctl pipeline run checksum --from csd1 --offset $((64 * MiB - 64 * KiB)) --length 64KiB --to "$tmp/out"
 	head -c $((64 * KiB)) "$tmp/noise" >"$tmp/want"

@@ -25,7 +25,7 @@ t_busy() {
 	whole
 	exec 5</dev/csd
 	ends 1 rmmod csd
-	matches "$(cat "$tmp/err")" '*in use*' "what rmmod says"
+	matches "$(cat "$tmp/stderr")" '*in use*' "what rmmod says"
 	done_ok csdctl msg ping --from all
 	exec 5<&-
 	no_mesh
