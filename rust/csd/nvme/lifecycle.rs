@@ -95,7 +95,13 @@ impl Controller {
             queue.fail_all(ECONNRESET);
         }
         self.enable()?;
-        let step = |what| move |error: &Error| dev_err!(self.device(), "{}: {:?}\n", what, error);
+        let step = |what| {
+            move |error: &Error| {
+                if *error != ECANCELED {
+                    dev_err!(self.device(), "{}: {:?}\n", what, error);
+                }
+            }
+        };
         let info = self
             .admin(
                 &Identify {
@@ -266,8 +272,18 @@ impl Controller {
                     parse: |data: &[u8]| Namespace::parse(nsid, data),
                 },
                 patience,
-            )?;
-            let Some(namespace) = namespace else { continue };
+            );
+            let namespace = match namespace {
+                Ok(Some(namespace)) => namespace,
+                // Gone since it was listed.
+                Ok(None) => continue,
+                Err(error) if [EINVAL, ENOENT, EOPNOTSUPP].contains(&error) => {
+                    // One of another command set; the others are as good as ever.
+                    dev_warn!(self.device(), "namespace {} ignored: {:?}\n", nsid, error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if let Some(reason) = namespace.refused {
                 dev_warn!(self.device(), "namespace {} refused: {}\n", nsid, reason);
             }
@@ -320,6 +336,9 @@ impl Controller {
             };
             if error == ENODEV {
                 return Some(self.vanish(control));
+            }
+            if error == ECANCELED {
+                return None;
             }
             dev_err!(
                 self.device(),

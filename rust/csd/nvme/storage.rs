@@ -47,6 +47,8 @@ pub(crate) struct StorageRequest {
     pub(crate) lba: u64,
     /// Logical blocks, 1 to 65536.
     pub(crate) blocks: u32,
+    /// Bytes that the submitter takes a block to be, for which it has room.
+    pub(crate) block_size: u32,
     /// Which memory of the drive holds the data.
     pub(crate) memory: MemoryKind,
     /// Byte offset of the data there, a multiple of 4.
@@ -65,6 +67,7 @@ impl Controller {
     /// Nothing was submitted, and `request.done` will not be called:
     /// - `EAGAIN` queue full, `EBUSY` resetting, `EIO` failed, `ENODEV` gone.
     /// - `ENOENT` no such namespace, `EOPNOTSUPP` it or the memory cannot be used that way.
+    /// - `ESTALE` the namespace has other blocks by now.
     /// - `EINVAL` no blocks or a misaligned offset, `ERANGE` outside namespace or memory,
     ///   `EMSGSIZE` more than [`Self::max_transfer`].
     pub(crate) fn submit(&self, request: StorageRequest) -> Result {
@@ -86,6 +89,9 @@ impl Controller {
             return Ok(());
         }
 
+        if request.block_size != namespace.block_size {
+            return Err(ESTALE);
+        }
         if request.blocks == 0 || request.blocks > 1 << 16 {
             return Err(EINVAL);
         }

@@ -124,7 +124,7 @@ impl Storage {
     /// Submits the next command of a transfer. A full queue is no error: `flying` stays 0.
     fn submit(&self, index: usize, transfer: &mut Transfer) -> Result {
         let request = &transfer.request;
-        let block = self.drive.namespace(request.nsid)?.block_size;
+        let block = request.block_bytes;
         let most = self
             .drive
             .max_transfer()
@@ -146,6 +146,7 @@ impl Storage {
             nsid: request.nsid,
             lba: request.lba.checked_add(passed).ok_or(ERANGE)?,
             blocks,
+            block_size: block,
             memory: self.kind,
             offset,
             tag: index as u64,

@@ -246,6 +246,7 @@ impl Inlet {
                 nsid: self.nsid,
                 lba,
                 blocks: u32::try_from(blocks).map_err(|_| internal)?,
+                block_bytes: self.block_bytes,
                 at: self.base.at(at.into()).ok_or(internal)?,
             };
             match platform.storage(&request) {

@@ -316,6 +316,7 @@ impl Outlet {
             nsid: self.nsid,
             lba: self.lba,
             blocks,
+            block_bytes: self.block_bytes,
             at,
         };
         match platform.storage(&request) {

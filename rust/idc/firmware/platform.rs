@@ -40,6 +40,9 @@ pub struct StorageRequest {
     pub lba: u64,
     /// Logical blocks; at most a chunk's worth. The host splits at the drive's transfer limit.
     pub blocks: u32,
+    /// Bytes in a block when the stream was opened. A namespace that was formatted since must be
+    /// refused: its blocks may not fit where the data lies.
+    pub block_bytes: u32,
     /// Where the data lies, in the drive's own memory, a multiple of 4096.
     pub at: Location,
 }
