@@ -114,6 +114,24 @@ impl Superblock {
     }
 }
 
+/// The newest epoch that a memory which begins with `bytes` can have seen; 0 if it is not IDC's yet.
+/// A torn write leaves either the old value or the new one, so the field counts as it stands.
+///
+/// # Errors
+/// [`SuperblockError::Version`]: the memory must be left alone. [`SuperblockError::Short`].
+pub fn newest_epoch(bytes: &[u8]) -> Result<u32, SuperblockError> {
+    match Superblock::parse(bytes) {
+        Ok(superblock) => Ok(superblock.last_epoch),
+        Err(SuperblockError::NotOurs) => Ok(0),
+        Err(SuperblockError::Checksum) => {
+            let (raw, _) =
+                RawSuperblock::read_from_prefix(bytes).map_err(|_| SuperblockError::Short)?;
+            Ok(raw.last_epoch.get())
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether a memory that begins with `bytes` carries IDC's signature, valid or damaged.
 #[must_use]
 pub fn is_ours(bytes: &[u8]) -> bool {

@@ -46,6 +46,7 @@ const PROBE_MAX: u64 = 1 << 20;
 
 /// Copies `text` into a zero-terminated array of the ABI, cut to fit.
 fn put_text(to: &mut [::core::ffi::c_char], text: &str) {
+    to.fill(0);
     let room = to.len().saturating_sub(1);
     for (place, byte) in to.iter_mut().take(room).zip(text.bytes()) {
         *place = byte as ::core::ffi::c_char;
@@ -106,14 +107,25 @@ pub(super) fn info(registry: &Registry, info: &mut csd_drive_info) -> Result {
     put_text(&mut info.pci, drive.pci_address());
     info.critical_warning = slot.critical_warning.load(Relaxed);
     drive.with_info(|known| {
-        if let Some(known) = known {
-            info.cntlid = u32::from(known.cntlid);
-            info.nvme_version = known.version;
-            put_text(&mut info.nqn, known.subnqn.as_str());
-            put_text(&mut info.model, known.model.as_str());
-            put_text(&mut info.serial, known.serial.as_str());
-            put_text(&mut info.firmware, known.firmware.as_str());
-        }
+        // A drive that never told leaves them empty.
+        info.cntlid = known.map_or(0, |known| u32::from(known.cntlid));
+        info.nvme_version = known.map_or(0, |known| known.version);
+        put_text(
+            &mut info.nqn,
+            known.map_or("", |known| known.subnqn.as_str()),
+        );
+        put_text(
+            &mut info.model,
+            known.map_or("", |known| known.model.as_str()),
+        );
+        put_text(
+            &mut info.serial,
+            known.map_or("", |known| known.serial.as_str()),
+        );
+        put_text(
+            &mut info.firmware,
+            known.map_or("", |known| known.firmware.as_str()),
+        );
     });
 
     info.host_memory = slot.host_memory();

@@ -62,14 +62,27 @@ pub(crate) struct ControlFile {
     events: Pin<KBox<Reader>>,
 }
 
-/// Runs `f` on the structure at `user` and copies it back.
-pub(crate) fn with<T: Abi, R>(user: usize, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+/// Runs `f` on the structure at `user` and copies it back. What `f` made and the caller cannot be
+/// told of is given to `undo`.
+fn with_undo<T: Abi, R>(
+    user: usize,
+    f: impl FnOnce(&mut T) -> Result<R>,
+    undo: impl FnOnce(R),
+) -> Result<R> {
     let mut argument = Argument::<T>::read(user)?;
     let result = f(argument.get());
     let copied = argument.write_back();
     let result = result?;
-    copied?;
+    if let Err(error) = copied {
+        undo(result);
+        return Err(error);
+    }
     Ok(result)
+}
+
+/// Runs `f` on the structure at `user` and copies it back.
+pub(crate) fn with<T: Abi, R>(user: usize, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+    with_undo(user, f, drop)
 }
 
 impl OpenFile for ControlFile {
@@ -93,7 +106,14 @@ impl OpenFile for ControlFile {
             uapi::CSD_NUMBER_DRIVE_PROBE_MEMORY => {
                 with(user, |probe| drive::probe_memory(registry, probe))
             }
-            uapi::CSD_NUMBER_MESH_CREATE => with(user, |mesh| registry.create_mesh(mesh)),
+            uapi::CSD_NUMBER_MESH_CREATE => {
+                let create = |mesh: &mut uapi::csd_mesh_create| registry.create_mesh(mesh);
+                with_undo(user, create, |mesh| {
+                    // Fails only if somebody else has destroyed it.
+                    let _ = registry.destroy(&mesh, true);
+                })
+                .map(drop)
+            }
             uapi::CSD_NUMBER_MESH_DESTROY => with(user, |mesh| registry.destroy_mesh(mesh)),
             uapi::CSD_NUMBER_MESH_INFO => with(user, |info: &mut uapi::csd_mesh_info| {
                 registry.mesh(info.mesh)?.info(info)

@@ -132,11 +132,21 @@ impl Recruit {
         })
     }
 
-    /// The newest epoch that the memory has seen; 0 if it is not ours yet.
+    /// The newest epoch that the memory can have seen; 0 if it is not ours yet.
+    ///
+    /// # Errors
+    ///
+    /// - EOPNOTSUPP if its superblock is one that only later versions know.
     fn last_epoch(&self) -> Result<u32> {
         let mut block = [0u8; SUPERBLOCK_BYTES];
         self.region.read(0, &mut block)?;
-        Ok(Superblock::parse(&block).map_or(0, |block| block.last_epoch))
+        superblock::newest_epoch(&block).map_err(|_| {
+            dev_warn!(
+                self.slot().drive.device(),
+                "its memory belongs to a later version of the protocol\n"
+            );
+            EOPNOTSUPP
+        })
     }
 
     /// Writes down that `epoch` is taken, before anybody uses it.
@@ -202,7 +212,7 @@ impl Registry {
     /// # Errors
     ///
     /// - As `uapi/csd.h` says.
-    pub(crate) fn create_mesh(&self, request: &mut csd_mesh_create) -> Result {
+    pub(crate) fn create_mesh(&self, request: &mut csd_mesh_create) -> Result<Arc<Mesh>> {
         let started = now_ns();
         let mut shape = shape(request)?;
         let _changing = self.changing.lock();
@@ -233,7 +243,7 @@ impl Registry {
         request.host_rings = shape.host_rings();
         request.create_ns = took;
         self.post(mesh.event(uapi::CSD_EVENT_MESH_CREATED));
-        Ok(())
+        Ok(mesh)
     }
 
     /// An epoch that none of the memories has seen, written down in all of them.

@@ -43,11 +43,20 @@ impl Registry {
             return Err(EOPNOTSUPP);
         }
         let mesh = self.mesh(request.mesh)?;
+        let force = request.flags & uapi::CSD_MESH_DESTROY_FORCE != 0;
+        self.destroy(&mesh, force)
+    }
+
+    /// Destroys `mesh`, which cancels its pipelines if `force` is given.
+    ///
+    /// # Errors
+    ///
+    /// - EBUSY if it has pipelines, without `force`; ENXIO if somebody else was faster; EINTR.
+    pub(crate) fn destroy(&self, mesh: &Arc<Mesh>, force: bool) -> Result {
         // May wait long, for storage commands; nobody else has to.
-        mesh.book
-            .close(&mesh, request.flags & uapi::CSD_MESH_DESTROY_FORCE != 0)?;
+        mesh.book.close(mesh, force)?;
         let _changing = self.changing.lock();
-        if !Arc::ptr_eq(&self.mesh(request.mesh)?, &mesh) {
+        if !Arc::ptr_eq(&self.mesh(mesh.number)?, mesh) {
             return Err(ENXIO);
         }
         mesh.dissolve();
@@ -81,7 +90,7 @@ impl Mesh {
         let (sent, received) = member.messages();
         member.slot.totals.sent.fetch_add(sent, Relaxed);
         member.slot.totals.received.fetch_add(received, Relaxed);
-        holding.block.scrub();
+        holding.block.scrub(u64::MAX);
     }
 
     /// A drive has left: its rings are detached, what it took part in fails with ENODEV, the other

@@ -22,7 +22,10 @@ use crate::{
             Ipc,
             SendError, //
         },
-        member::MemberId,
+        member::{
+            MemberId,
+            MemberSet, //
+        },
         mesh::MeshTable,
         ring::{
             PeerFault,
@@ -63,6 +66,8 @@ struct Call {
     progress: Progress,
     /// The answer's payload, cut to the capacity that the caller asked for.
     answer: KVec<u8>,
+    /// Its length, uncut.
+    len: usize,
 }
 
 struct End {
@@ -70,6 +75,8 @@ struct End {
     calls: KVec<Call>,
     /// One entry, copied out of a ring.
     entry: KVec<u8>,
+    /// Drives whose rings broke the protocol; they are detached.
+    fenced: MemberSet,
     last_tag: u64,
     closed: Option<Error>,
 }
@@ -92,6 +99,8 @@ pub(crate) struct Answer {
     pub(crate) status: Status,
     /// Its payload, at most as long as asked for.
     pub(crate) payload: KVec<u8>,
+    /// How long it was.
+    pub(crate) len: usize,
     /// Time from the push to the answer.
     pub(crate) rtt_ns: u64,
 }
@@ -129,6 +138,7 @@ impl Host {
                 ipc,
                 calls: KVec::new(),
                 entry,
+                fenced: MemberSet::NONE,
                 last_tag: 0,
                 closed: None,
             }, "csd_host"),
@@ -169,6 +179,7 @@ impl Host {
             tag,
             progress: Progress::Waiting,
             answer,
+            len: 0,
         };
         // Others may have taken the reserved place while this one waited for credit.
         if end.calls.push(call, GFP_KERNEL).is_err() {
@@ -201,6 +212,7 @@ impl Host {
                 Some(status) => Ok(Answer {
                     status,
                     payload: call.answer,
+                    len: call.len,
                     rtt_ns: now_ns().saturating_sub(started),
                 }),
                 None => Err(ENODEV),
@@ -254,7 +266,11 @@ impl Host {
     pub(crate) fn serve(&self, bus: &Bus, from: MemberId) -> Option<PeerFault> {
         let mut guard = self.end.lock();
         let End {
-            ipc, calls, entry, ..
+            ipc,
+            calls,
+            entry,
+            fenced,
+            ..
         } = &mut *guard;
         let mut access = bus.access();
         let mut fault = None;
@@ -274,6 +290,7 @@ impl Host {
                         for byte in inline.iter().take(room) {
                             let _ = call.answer.push_within_capacity(*byte);
                         }
+                        call.len = inline.len();
                         call.progress = Progress::Answered(status);
                     }
                 }
@@ -299,6 +316,9 @@ impl Host {
         }
         ipc.service(&mut access);
         if fault.is_some() {
+            // The pair is of no use any more: whoever waits for this drive is told at once.
+            *fenced = fenced.with(from);
+            ipc.detach(from);
             Self::abandon(ipc, calls);
         }
         drop(guard);
@@ -360,7 +380,8 @@ impl Host {
     ) -> Option<R> {
         let end = self.end.lock();
         let (outgoing, incoming) = end.ipc.counters(peer)?;
-        Some(f(outgoing, incoming, end.ipc.is_fenced(peer)))
+        let fenced = end.ipc.is_fenced(peer) || end.fenced.contains(peer);
+        Some(f(outgoing, incoming, fenced))
     }
 
     /// Host memory of the ends, in bytes.

@@ -81,16 +81,17 @@ impl Mesh {
             call.rtt_ns = 0;
             return Ok(());
         }
-        let room = (call.response_len as usize).min(self.payload_room());
+        let room = match call.response {
+            0 => 0,
+            _ => (call.response_len as usize).min(self.payload_room()),
+        };
         let answer = self
             .host
             .call(&self.bus, over, &request, room, timeout_ms)?;
         call.status = u32::from(answer.status.to_wire());
         call.rtt_ns = answer.rtt_ns;
-        if call.response != 0 {
-            uaccess::write_bytes(call.response, &answer.payload)?;
-        }
-        call.response_len = u32::try_from(answer.payload.len())?;
+        uaccess::write_bytes(call.response, &answer.payload)?;
+        call.response_len = u32::try_from(answer.len)?;
         if !answer.status.is_ok() {
             return Err(EIO);
         }

@@ -46,6 +46,7 @@ pub(crate) struct Registry {
     /// Serialises what changes the lists and takes long.
     #[pin]
     pub(super) changing: Mutex<()>,
+    /// By number.
     #[pin]
     slots: Mutex<KVec<Arc<Slot>>>,
     /// By number.
@@ -103,8 +104,6 @@ impl Registry {
         for slot in slots.iter() {
             copy.push(slot.clone(), GFP_KERNEL)?;
         }
-        drop(slots);
-        copy.sort_unstable_by_key(|slot| slot.drive.index());
         Ok(copy)
     }
 
@@ -204,8 +203,17 @@ impl Registry {
 
 impl Observer for Registry {
     fn bound(&self, drive: &Arc<Drive>) {
-        let added = Slot::new(drive.clone())
-            .and_then(|slot| Ok(self.slots.lock().push(slot, GFP_KERNEL)?));
+        let added = Slot::new(drive.clone()).and_then(|slot| {
+            let mut slots = self.slots.lock();
+            slots.reserve(1, GFP_KERNEL)?;
+            let before = slots
+                .iter()
+                .take_while(|other| other.drive.index() < drive.index())
+                .count();
+            slots
+                .insert_within_capacity(before, slot)
+                .map_err(|_| ENOMEM)
+        });
         match added {
             Ok(()) => self.post(Event::new(uapi::CSD_EVENT_DRIVE_BOUND).drive(drive.index())),
             Err(error) => dev_err!(

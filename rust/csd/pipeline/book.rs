@@ -45,8 +45,8 @@ const STEP_MS: u32 = 20;
 
 struct List {
     pipelines: KVec<Arc<Pipeline>>,
-    /// Nobody new.
-    closing: bool,
+    /// Who waits for the list to be empty, or has seen it so: nobody new while there is one.
+    closers: u32,
     last_window: u32,
     /// Stream slots in use, by member.
     hops: [u8; MAX_MEMBERS],
@@ -84,7 +84,7 @@ impl Book {
         pin_init!(Self {
             list <- new_mutex!(List {
                 pipelines: KVec::new(),
-                closing: false,
+                closers: 0,
                 last_window: 0,
                 hops: [0; MAX_MEMBERS],
             }, "csd_book"),
@@ -117,7 +117,7 @@ impl Book {
             hops.push(hop, GFP_KERNEL)?;
         }
         let mut list = mesh.book.list.lock();
-        if list.closing {
+        if list.closers != 0 {
             return Err(ECANCELED);
         }
         let mut taken = list.hops;
@@ -150,7 +150,7 @@ impl Book {
     /// - ECANCELED while the mesh is being destroyed, ENOMEM.
     pub(super) fn enter(&self, pipeline: Arc<Pipeline>) -> Result {
         let mut list = self.list.lock();
-        if list.closing {
+        if list.closers != 0 {
             return Err(ECANCELED);
         }
         Ok(list.pipelines.push(pipeline, GFP_KERNEL)?)
@@ -184,6 +184,8 @@ impl Book {
         let list = self.list.lock();
         for pipeline in list.pipelines.iter() {
             if pipeline.last == from {
+                // A reader that has just found nothing holds this lock until it waits.
+                drop(pipeline.state.lock());
                 pipeline.changed.notify_all();
             }
         }
@@ -248,14 +250,14 @@ impl Book {
     ///
     /// # Errors
     ///
-    /// - EBUSY if there are pipelines, without `force`; EINTR. The book is then open again.
+    /// - EBUSY if there are pipelines, without `force`; EINTR. The book is then as before.
     pub(crate) fn close(&self, mesh: &Mesh, force: bool) -> Result {
         {
             let mut list = self.list.lock();
             if !list.pipelines.is_empty() && !force {
                 return Err(EBUSY);
             }
-            list.closing = true;
+            list.closers = list.closers.saturating_add(1);
         }
         self.cancel_all(mesh);
         let mut timer = Timer::start(u32::MAX);
@@ -266,7 +268,7 @@ impl Book {
                 return Ok(());
             }
             if let Err(error) = timer.wait_step(&self.shrunk, &mut list, STEP_MS) {
-                list.closing = false;
+                list.closers = list.closers.saturating_sub(1);
                 return Err(error);
             }
         }

@@ -60,10 +60,16 @@ impl History {
     /// - ENOMEM.
     pub(super) fn enter(&self, pipeline: Arc<Pipeline>) -> Result {
         let mut list = self.list.lock();
-        list.pipelines.push(pipeline, GFP_KERNEL)?;
+        list.pipelines.reserve(1, GFP_KERNEL)?;
         // Two that start at once may come in the wrong order.
+        let before = list
+            .pipelines
+            .iter()
+            .take_while(|other| other.number < pipeline.number)
+            .count();
         list.pipelines
-            .sort_unstable_by_key(|pipeline| pipeline.number);
+            .insert_within_capacity(before, pipeline)
+            .map_err(|_| ENOMEM)?;
         let ended = list
             .pipelines
             .iter()

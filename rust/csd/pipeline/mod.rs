@@ -107,9 +107,9 @@ struct State {
     failure: Failure,
     ended_ns: u64,
     /// Buffers, windows, keys, host memory: until no firmware holds the stream.
-    resources: Option<KBox<Resources>>,
+    resources: Option<Arc<Resources>>,
     /// The result: until it was read or is not wanted.
-    result: Option<ResultRing>,
+    result: Option<Arc<ResultRing>>,
     /// Bytes of the result that were produced, once that is final.
     produced: Option<u64>,
     /// Bytes of the result that were read.
@@ -120,6 +120,8 @@ struct State {
     open: bool,
     /// The mesh ended before the result was read.
     abandoned: bool,
+    /// Its members drop it without a word to each other, for this reason.
+    aborting: Option<Status>,
     /// Progress as it was when the reports went; there from the start, so that keeping it cannot
     /// fail.
     last: Option<KBox<csd_pipeline_progress>>,
@@ -181,16 +183,13 @@ impl Pipeline {
                 ECANCELED.to_errno().unsigned_abs(),
             ),
         };
-        let event: Event = mesh
-            .event(kind)
-            .drive(mesh.drive_of(self.first))
-            .status(status)
-            .detail(self.number);
-        let event = match phase {
-            Phase::Failed => event.peer(mesh.drive_of(failure.member)),
-            _ => event,
-        };
-        mesh.events.post(event);
+        let first = mesh.drive_of(self.first);
+        let event: Event = mesh.event(kind).status(status).detail(self.number);
+        mesh.events.post(match phase {
+            // Where it failed is what matters; the first drive is the other one concerned.
+            Phase::Failed => event.drive(mesh.drive_of(failure.member)).peer(first),
+            _ => event.drive(first),
+        });
         self.changed.notify_all();
         true
     }
@@ -219,14 +218,23 @@ impl Pipeline {
         }
     }
 
-    /// Makes every member drop the stream at once, without a word to its peers.
+    /// Makes every member drop the stream at once, without a word to its peers. A member that takes
+    /// an OPEN after that, which was under way, drops it when it is looked at the next time
+    /// ([`Pipeline::release`]).
     fn abort(&self, mesh: &Mesh, status: Status) {
+        self.state.lock().aborting = Some(status);
+        self.abort_members(mesh, status);
+    }
+
+    fn abort_members(&self, mesh: &Mesh, status: Status) {
         for id in self.members.iter() {
             if let Some(member) = mesh.member(id).filter(|member| !member.is_lost()) {
-                member
+                let found = member
                     .proxy
                     .turn(mesh, |firmware, _| firmware.abort(self.stream, status));
-                member.proxy.kick();
+                if found {
+                    member.proxy.kick();
+                }
             }
         }
     }
@@ -245,42 +253,48 @@ impl Pipeline {
 
     /// Gives back what nobody uses any more. `true` once nothing is left.
     fn release(&self, mesh: &Mesh) -> bool {
-        let ended = {
+        let (resources, aborting) = {
             let state = self.state.lock();
-            state.phase != Phase::Running && !state.launching && state.resources.is_some()
+            if state.phase == Phase::Running || state.launching {
+                return false;
+            }
+            (state.resources.clone(), state.aborting)
         };
-        if ended && !self.is_active(mesh) {
-            self.keep_progress();
-            let resources = {
-                let mut state = self.state.lock();
-                state.produced = state
-                    .resources
-                    .as_ref()
-                    .map(|resources| resources.produced());
-                state.resources.take()
-            };
-            if let Some(resources) = resources {
-                resources.give_back(mesh);
+        if let Some(resources) = resources {
+            if self.is_active(mesh) {
+                if let Some(status) = aborting {
+                    self.abort_members(mesh, status);
+                }
+                return false;
+            }
+            // An OPEN may still be under way in a ring. Without windows it comes to nothing; one that
+            // was faster is dropped, and the memory stays until then.
+            resources.revoke(mesh);
+            if self.is_active(mesh) {
+                self.abort(mesh, Status::CANCELLED);
+                return false;
+            }
+            let mut state = self.state.lock();
+            // Whoever comes first keeps what the reports say; then they go.
+            if state.resources.is_some() {
+                state.produced = Some(resources.produced());
+                if let Some(mut last) = state.last.take() {
+                    self.fill(&state, &mut last);
+                    state.last = Some(last);
+                }
+                state.resources = None;
             }
         }
         self.drop_result();
-        let state = self.state.lock();
-        state.phase != Phase::Running
-            && !state.launching
-            && state.resources.is_none()
-            && state.result.is_none()
+        self.state.lock().result.is_none()
     }
 
-    /// Gives the result's window back if it will not be read any more.
+    /// Gives the result's ring back if nobody will begin to read from it any more.
     fn drop_result(&self) {
         let result = {
             let mut state = self.state.lock();
             // The last hop may still write into it while it holds the stream.
-            if state.phase == Phase::Running
-                || state.launching
-                || state.reading
-                || state.resources.is_some()
-            {
+            if state.phase == Phase::Running || state.launching || state.resources.is_some() {
                 return;
             }
             let wanted = state.open

@@ -35,16 +35,8 @@ impl Pipeline {
         self.fill(&state, to);
     }
 
-    /// Keeps the progress as it is now; the reports are about to go.
-    pub(super) fn keep_progress(&self) {
-        let mut state = self.state.lock();
-        if let Some(mut last) = state.last.take() {
-            self.fill(&state, &mut last);
-            state.last = Some(last);
-        }
-    }
-
-    fn fill(&self, state: &State, to: &mut csd_pipeline_progress) {
+    /// The same from the state at hand.
+    pub(super) fn fill(&self, state: &State, to: &mut csd_pipeline_progress) {
         let size = to.size;
         match (&state.resources, &state.last) {
             (Some(resources), _) => {

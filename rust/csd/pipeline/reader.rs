@@ -8,6 +8,7 @@
 
 use super::{
     error_of,
+    resources::ResultRing,
     Phase,
     Pipeline,
     State, //
@@ -26,8 +27,7 @@ use crate::{
             ERROR,
             HANGUP,
             READABLE, //
-        },
-        region::Region, //
+        }, //
     },
     uapi::{
         self,
@@ -68,10 +68,8 @@ impl PipelineFile {
 
 /// A part of the ring that is ready to be read.
 struct Ready {
-    region: Region,
-    start: u64,
-    len: u64,
-    cell: u64,
+    /// Keeps the memory, whatever becomes of the pipeline meanwhile.
+    ring: Arc<ResultRing>,
     consumed: u64,
     produced: u64,
 }
@@ -117,10 +115,7 @@ impl State {
         if produced > self.consumed {
             let ring = self.result.as_ref().ok_or(EIO)?;
             return Ok(Found::Data(Ready {
-                region: ring.region().clone(),
-                start: ring.start(),
-                len: ring.len,
-                cell: ring.consumed_cell(),
+                ring: ring.clone(),
                 consumed: self.consumed,
                 produced,
             }));
@@ -174,19 +169,19 @@ impl PipelineFile {
             return (0, Err(ENOMEM));
         };
         while ready.consumed < ready.produced && !out.is_empty() {
-            let within = ready.consumed.checked_rem(ready.len).unwrap_or(0);
+            let within = ready.consumed.checked_rem(ready.ring.len).unwrap_or(0);
             let piece = ready
                 .produced
                 .saturating_sub(ready.consumed)
-                .min(ready.len.saturating_sub(within))
+                .min(ready.ring.len.saturating_sub(within))
                 .min(bounce.len() as u64)
                 .min(out.len() as u64);
-            let at = ready.start.saturating_add(within);
+            let at = ready.ring.start().saturating_add(within);
             let Some(buffer) = bounce.get_mut(..piece as usize) else {
                 break;
             };
-            let result = ready
-                .region
+            let region = ready.ring.region();
+            let result = region
                 .read(at, buffer)
                 .and_then(|()| out.write_slice(buffer));
             if let Err(error) = result {
@@ -196,8 +191,8 @@ impl PipelineFile {
             copied = copied.saturating_add(piece as usize);
             self.pipeline.touched.fetch_add(piece, Relaxed);
             // The place may be written again from here on.
-            ready.region.write_barrier();
-            if let Err(error) = ready.region.write_u64(ready.cell, ready.consumed) {
+            region.write_barrier();
+            if let Err(error) = region.write_u64(ready.ring.consumed_cell(), ready.consumed) {
                 return (copied, Err(error));
             }
             self.mesh.bus.kick(self.pipeline.last);

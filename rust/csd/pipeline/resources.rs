@@ -26,6 +26,7 @@ use crate::{
                 Report,
                 REPORT_BYTES, //
             },
+            MAX_DESCRIPTOR,
             MIN_BUFFERS, //
         },
         range::Range,
@@ -39,7 +40,10 @@ use crate::{
         slot::Lease,
         Mesh, //
     },
-    sys::region::Region, //
+    sys::{
+        crypto::Cipher,
+        region::Region, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -53,6 +57,8 @@ use kernel::{
 const BUFFERS: u16 = 4;
 /// A cell has a line for itself.
 const LINE: u64 = 64;
+/// What a buffer may hold besides the source's bytes.
+const SLACK: u64 = MAX_DESCRIPTOR as u64 + 2 * 4096;
 /// Bytes after a result ring for the cell that the host writes.
 const CELL_BYTES: u64 = 4096;
 
@@ -95,6 +101,8 @@ pub(super) struct ResultRing {
     lease: Lease,
     /// Bytes of the ring; the cell follows.
     pub(super) len: u64,
+    /// Bytes that may have been written into it.
+    dirty: u64,
 }
 
 impl ResultRing {
@@ -116,19 +124,52 @@ impl ResultRing {
 
 impl Drop for ResultRing {
     fn drop(&mut self) {
-        self.lease.scrub();
+        self.lease.scrub(self.dirty);
     }
 }
 
-/// Everything but the result's ring.
+/// A key in a key slot, zeroed on drop.
+struct KeySlot {
+    mesh: Arc<Mesh>,
+    member: MemberId,
+    slot: u16,
+}
+
+impl KeySlot {
+    fn new(mesh: &Arc<Mesh>, id: MemberId, cipher: Cipher) -> Result<Self> {
+        let member = mesh.member(id).ok_or(ENODEV)?;
+        let slot = member
+            .proxy
+            .turn(&**mesh, |_, hands| hands.set_key(cipher))?;
+        Ok(Self {
+            mesh: mesh.clone(),
+            member: id,
+            slot,
+        })
+    }
+}
+
+impl Drop for KeySlot {
+    fn drop(&mut self) {
+        if let Some(member) = self.mesh.member(self.member) {
+            member
+                .proxy
+                .turn(&*self.mesh, |_, hands| hands.clear_key(self.slot));
+        }
+    }
+}
+
+/// Everything but the result's ring. The last reference gives it back; until then windows may have
+/// to be revoked ([`Resources::revoke`]).
 pub(crate) struct Resources {
     /// By hop.
     inputs: KVec<Lease>,
-    pub(super) buffers: u16,
     sink_buffers: Option<Lease>,
+    /// Bytes that may have been written into each of them.
+    dirty: u64,
     host: HostArea,
     windows: KVec<Window>,
-    keys: KVec<(MemberId, u16)>,
+    _keys: KVec<KeySlot>,
     _seats: Seats,
 }
 
@@ -136,34 +177,33 @@ pub(crate) struct Resources {
 pub(super) struct Places {
     /// By hop.
     pub(super) inputs: KVec<WindowRef>,
+    /// Input buffers of each hop.
+    pub(super) buffers: u16,
+    /// By stage; 0 where there is no key.
+    pub(super) key_slots: KVec<u16>,
     pub(super) sink: Sink,
     pub(super) report: WindowRef,
 }
 
 /// What [`Resources::take`] gives.
 pub(super) struct Taken {
-    pub(super) resources: KBox<Resources>,
-    pub(super) result: Option<ResultRing>,
+    pub(super) resources: Arc<Resources>,
+    pub(super) result: Option<Arc<ResultRing>>,
     pub(super) places: Places,
 }
 
 impl Resources {
-    /// Takes the memory for `order` and names its windows. Nothing is granted yet.
+    /// Takes the memory and the key slots for `order` and names its windows. Nothing is granted yet.
     ///
     /// # Errors
     ///
-    /// - ENOSPC if a drive's memory is too full, EBUSY without a free stream slot, ENOMEM,
-    /// - ECANCELED while the mesh is being destroyed.
-    pub(super) fn take(mesh: &Arc<Mesh>, order: &Order) -> Result<Taken> {
+    /// - ENOSPC if a drive's memory is too full, EBUSY without a free stream or key slot, ENOMEM,
+    /// - ENODEV if a drive is lost, ECANCELED while the mesh is being destroyed.
+    pub(super) fn take(mesh: &Arc<Mesh>, order: &mut Order) -> Result<Taken> {
         let slots = report::slots(order.stages.len()) as u64;
-        let host = HostArea::new(
-            mesh,
-            LINE.saturating_add(slots.saturating_mul(REPORT_BYTES as u64)),
-        )?;
-        let hops = order.hops();
-        let last = hops.last().ok_or(EINVAL)?.member;
-
-        let seats = Book::reserve(mesh, hops.iter().map(|hop| hop.member))?;
+        let reports = slots.saturating_mul(REPORT_BYTES as u64);
+        let host = HostArea::new(mesh, LINE.saturating_add(reports))?;
+        let seats = Book::reserve(mesh, order.hops().iter().map(|hop| hop.member))?;
         let memory = Memory::take(mesh, order, BUFFERS).or_else(|error| {
             // Two buffers of a page could not hold a descriptor.
             if error == ENOSPC && order.chunk_bytes > 4096 {
@@ -172,18 +212,29 @@ impl Resources {
                 Err(error)
             }
         })?;
-        let (windows, places) = Self::name(mesh, order, &memory, &host, last)?;
+        let mut keys = KVec::new();
+        let mut key_slots = KVec::new();
+        for stage in order.stages.iter_mut() {
+            let mut slot = 0;
+            if let Some(cipher) = stage.cipher.take() {
+                let key = KeySlot::new(mesh, stage.member, cipher)?;
+                slot = key.slot;
+                keys.push(key, GFP_KERNEL)?;
+            }
+            key_slots.push(slot, GFP_KERNEL)?;
+        }
+        let (windows, places) = Self::name(mesh, order, &memory, &host, key_slots)?;
         let resources = Resources {
             inputs: memory.inputs,
-            buffers: memory.buffers,
             sink_buffers: memory.sink,
+            dirty: memory.dirty,
             host,
             windows,
-            keys: KVec::new(),
+            _keys: keys,
             _seats: seats,
         };
         Ok(Taken {
-            resources: KBox::new(resources, GFP_KERNEL)?,
+            resources: Arc::new(resources, GFP_KERNEL)?,
             result: memory.result,
             places,
         })
@@ -195,8 +246,9 @@ impl Resources {
         order: &Order,
         memory: &Memory,
         host: &HostArea,
-        last: MemberId,
+        key_slots: KVec<u16>,
     ) -> Result<(KVec<Window>, Places)> {
+        let last = order.hops().last().ok_or(EINVAL)?.member;
         let mut windows = KVec::new();
         let mut inputs = KVec::new();
         let mut everybody = MemberSet::NONE;
@@ -278,6 +330,8 @@ impl Resources {
         };
         let places = Places {
             inputs,
+            buffers: memory.buffers,
+            key_slots,
             sink,
             report: at(area, LINE),
         };
@@ -313,22 +367,18 @@ impl Resources {
         Ok(())
     }
 
-    /// Puts a key into a key slot of `id`; it goes with the rest.
-    ///
-    /// # Errors
-    ///
-    /// - EBUSY if the member has no free key slot, ENODEV, ENOMEM.
-    pub(super) fn set_key(
-        &mut self,
-        mesh: &Mesh,
-        id: MemberId,
-        cipher: crate::sys::crypto::Cipher,
-    ) -> Result<u16> {
-        self.keys.reserve(1, GFP_KERNEL)?;
-        let member = mesh.member(id).ok_or(ENODEV)?;
-        let slot = member.proxy.turn(mesh, |_, hands| hands.set_key(cipher))?;
-        self.keys.push((id, slot), GFP_KERNEL)?;
-        Ok(slot)
+    /// Takes every window back, after which no drive can begin anything in them. May be repeated.
+    pub(super) fn revoke(&self, mesh: &Mesh) {
+        for window in self.windows.iter() {
+            for id in window.grantees.with(window.owner).iter() {
+                if let Some(member) = mesh.member(id) {
+                    member.proxy.turn(mesh, |firmware, hands| {
+                        firmware.revoke(window.id);
+                        hands.close_account(window.id);
+                    });
+                }
+            }
+        }
     }
 
     /// The report in slot `slot`.
@@ -351,27 +401,15 @@ impl Resources {
         self.host.region.read_barrier();
         value.unwrap_or(0)
     }
+}
 
-    /// Gives everything back. No firmware holds the stream any more.
-    pub(super) fn give_back(self: KBox<Self>, mesh: &Mesh) {
-        for window in self.windows.iter() {
-            for id in window.grantees.with(window.owner).iter() {
-                if let Some(member) = mesh.member(id) {
-                    member.proxy.turn(mesh, |firmware, hands| {
-                        firmware.revoke(window.id);
-                        hands.close_account(window.id);
-                    });
-                }
-            }
+impl Drop for Resources {
+    fn drop(&mut self) {
+        for lease in self.inputs.iter() {
+            lease.scrub(self.dirty);
         }
-        for (id, slot) in self.keys.iter() {
-            if let Some(member) = mesh.member(*id) {
-                member.proxy.turn(mesh, |_, hands| hands.clear_key(*slot));
-            }
-        }
-        self.inputs.iter().for_each(Lease::scrub);
         if let Some(buffers) = &self.sink_buffers {
-            buffers.scrub();
+            buffers.scrub(self.dirty);
         }
     }
 }
@@ -380,8 +418,9 @@ impl Resources {
 struct Memory {
     inputs: KVec<Lease>,
     sink: Option<Lease>,
-    result: Option<ResultRing>,
+    result: Option<Arc<ResultRing>>,
     buffers: u16,
+    dirty: u64,
 }
 
 impl Memory {
@@ -394,6 +433,8 @@ impl Memory {
             member.slot.alloc(member.kind, len)
         };
         let bytes = u64::from(order.chunk_bytes).saturating_mul(u64::from(buffers));
+        // No function of ours adds more than a byte; a descriptor or whole blocks may be there too.
+        let dirty = order.source.length.saturating_add(SLACK);
         let mut inputs = KVec::new();
         for hop in order.hops().iter() {
             inputs.push(alloc(hop.member, bytes)?, GFP_KERNEL)?;
@@ -407,13 +448,15 @@ impl Memory {
             lease
                 .region()
                 .fill(lease.start().saturating_add(len), CELL_BYTES, 0)?;
-            (None, Some(ResultRing { lease, len }))
+            let ring = ResultRing { lease, len, dirty };
+            (None, Some(Arc::new(ring, GFP_KERNEL)?))
         };
         Ok(Self {
             inputs,
             sink,
             result,
             buffers,
+            dirty,
         })
     }
 }

@@ -123,8 +123,8 @@ pub(crate) fn start(registry: &Registry, raw: &mut csd_pipeline_start) -> Result
     raw.error_stage = NO_STAGE;
     raw.fd = -1;
     let mesh = registry.mesh(raw.mesh)?;
-    let order = Order::read(&mesh, raw).map_err(|refusal| refusal.report(raw))?;
-    let (pipeline, places) = prepare(registry, &mesh, &order)?;
+    let mut order = Order::read(&mesh, raw).map_err(|refusal| refusal.report(raw))?;
+    let (pipeline, places) = prepare(registry, &mesh, &mut order)?;
 
     // From here on the pipeline is in the mesh's book and is ended before it is given up.
     let file = PipelineFile::new(&pipeline, &mesh)
@@ -134,7 +134,7 @@ pub(crate) fn start(registry: &Registry, raw: &mut csd_pipeline_start) -> Result
             Ok(file)
         });
     let launched = file.map_err(Refusal::from).and_then(|file| {
-        launch(&mesh, &pipeline, order, &places)?;
+        launch(&mesh, &pipeline, &order, &places)?;
         Ok(file)
     });
     pipeline.state.lock().launching = false;
@@ -159,7 +159,7 @@ pub(crate) fn start(registry: &Registry, raw: &mut csd_pipeline_start) -> Result
 fn prepare(
     registry: &Registry,
     mesh: &Arc<Mesh>,
-    order: &Order,
+    order: &mut Order,
 ) -> Result<(Arc<Pipeline>, Places)> {
     let mut stages = KVec::with_capacity(order.stages.len(), GFP_KERNEL)?;
     for stage in order.stages.iter() {
@@ -211,6 +211,7 @@ fn prepare(
                 reading: false,
                 open: true,
                 abandoned: false,
+                aborting: None,
                 last: Some(kept),
             }, "csd_pipeline"),
             changed,
@@ -231,32 +232,13 @@ fn stream_of(number: u64) -> u32 {
     (number as u32).max(1)
 }
 
-/// Grants, sets keys, and hands the command to the first drive.
-fn launch(
-    mesh: &Mesh,
-    pipeline: &Pipeline,
-    mut order: Order,
-    places: &Places,
-) -> Result<(), Refusal> {
+/// Grants the windows and hands the command to the first drive.
+fn launch(mesh: &Mesh, pipeline: &Pipeline, order: &Order, places: &Places) -> Result<(), Refusal> {
     let mut descriptor = KVec::from_elem(0u8, MAX_DESCRIPTOR, GFP_KERNEL).map_err(Error::from)?;
-    // Taken out for as long as keys and windows are added; nobody gives them back meanwhile.
-    let resources = pipeline.state.lock().resources.take();
-    let mut resources = resources.ok_or(ECANCELED)?;
-    let described = resources
-        .grant(mesh, &pipeline.touched)
-        .map_err(Refusal::from)
-        .and_then(|()| {
-            describe(
-                mesh,
-                pipeline,
-                &mut order,
-                places,
-                &mut resources,
-                &mut descriptor,
-            )
-        });
-    pipeline.state.lock().resources = Some(resources);
-    let len = described?;
+    let len = describe(pipeline, order, places, &mut descriptor)?;
+    // While this launches, nobody else takes them.
+    let resources = pipeline.state.lock().resources.clone().ok_or(ECANCELED)?;
+    resources.grant(mesh, &pipeline.touched)?;
     if !pipeline.is_running() {
         return Err(ENODEV.into());
     }
@@ -289,13 +271,11 @@ fn refused(failure: &Failure, stages: usize) -> Refusal {
     }
 }
 
-/// Writes the descriptor; keys go into their slots on the way.
+/// Writes the descriptor.
 fn describe(
-    mesh: &Mesh,
     pipeline: &Pipeline,
-    order: &mut Order,
+    order: &Order,
     places: &Places,
-    resources: &mut Resources,
     to: &mut [u8],
 ) -> Result<usize, Refusal> {
     let spec = PipelineSpec {
@@ -317,24 +297,19 @@ fn describe(
             .hop(&HopSpec {
                 member: hop.member,
                 stage_count: hop.stage_count,
-                buffers: resources.buffers,
+                buffers: places.buffers,
                 input: *input,
             })
             .map_err(invalid)?;
     }
     let mut params = KVec::from_elem(0u8, MAX_PARAMETERS_LEN, GFP_KERNEL).map_err(Error::from)?;
-    for (index, stage) in order.stages.iter_mut().enumerate() {
+    let stages = order.stages.iter().zip(places.key_slots.iter());
+    for (index, (stage, key_slot)) in stages.enumerate() {
         let about = |error| Refusal {
             error,
             stage: Some(index),
         };
-        let key_slot = match stage.cipher.take() {
-            Some(cipher) => resources
-                .set_key(mesh, stage.member, cipher)
-                .map_err(about)?,
-            None => 0,
-        };
-        let len = stage.encode(key_slot, &mut params).map_err(about)?;
+        let len = stage.encode(*key_slot, &mut params).map_err(about)?;
         let params = params.get(..len).ok_or(EINVAL)?;
         builder
             .stage(stage.function, params)

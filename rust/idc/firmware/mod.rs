@@ -100,6 +100,9 @@ pub struct Firmware {
     descriptor: [u8; MAX_DESCRIPTOR],
 }
 
+/// With rings and cells, a member must stay below 1 MiB.
+const _: () = assert!(core::mem::size_of::<Firmware>() <= 256 << 10);
+
 impl Firmware {
     /// Says whose firmware this is and what it offers.
     pub fn init(&mut self, me: MemberId, functions: Functions) {
@@ -210,15 +213,19 @@ impl Firmware {
     }
 
     /// Drops a stream at this member without waiting for peers: for when one of them is silent. The
-    /// slot goes as soon as its storage requests have ended. Then poll.
-    pub fn abort(&mut self, stream: u32, status: Status) {
+    /// slot goes as soon as its storage requests have ended. Returns whether there was one that was
+    /// not being dropped already; then poll.
+    pub fn abort(&mut self, stream: u32, status: Status) -> bool {
         let failure = self.shared.failure(status, StageId::NONE);
+        let mut found = false;
         for slot in self.streams.iter_mut() {
-            if slot.is_active() && slot.key.stream == stream {
+            if slot.is_active() && slot.key.stream == stream && !slot.aborted {
                 slot.aborted = true;
                 slot.fail(failure);
+                found = true;
             }
         }
+        found
     }
 
     /// Whether any slot still holds the stream; until then its windows and memory must stay.
