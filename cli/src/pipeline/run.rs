@@ -10,13 +10,13 @@ use super::target::{self, Target};
 use super::{member, prepare, sink, stream, Prepared, RunArgs, SourceReport};
 use crate::device::Sink;
 use crate::failure::{Failure, Outcome};
-use crate::names::{drive_name, joined};
+use crate::names::{drive_name, joined, Drive};
 use crate::output::Output;
 use crate::sys::abi::{csd_pipeline_progress, CSD_DRIVE_PROXIED};
 use crate::units::{count, hex, size, time};
 use crate::World;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What `run` reports, as JSON has it.
 #[derive(Serialize)]
@@ -56,6 +56,7 @@ pub fn run(args: &RunArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcom
     prepared.request.sink = match &target {
         Target::Drive { drive, offset } => {
             let drive = member(&prepared.drives, &prepared.mesh, &drive_name(*drive))?;
+            refuse_overlap(&prepared, &drive, args.to_namespace, *offset)?;
             sink::check(
                 &*prepared.device,
                 &prepared.drives,
@@ -71,14 +72,16 @@ pub fn run(args: &RunArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcom
         Target::File(path) => Some(target::Output::create(path)?),
         Target::Drive { .. } | Target::Stdout => None,
     };
-    let ended = stream(&prepared, &target, file.as_mut(), world, output);
-    let (number, progress) = match (ended, file) {
-        (Ok(ended), None) => ended,
-        (Ok(ended), Some(file)) => {
-            file.finish()?;
-            ended
+    match stream(&prepared, &target, file.as_mut(), world, output) {
+        Ok((number, progress)) => {
+            // Before the result gets its name: one without its IV would be worth nothing.
+            let ivs = write_drawn_ivs(&prepared, &target, file.as_ref())?;
+            if let Some(file) = file {
+                file.finish()?;
+            }
+            report(&prepared, &target, number, &progress, ivs, output)
         }
-        (Err(mut failure), file) => {
+        Err(mut failure) => {
             let kept = file
                 .filter(|_| args.keep_partial)
                 .and_then(target::Output::keep_partial);
@@ -86,11 +89,33 @@ pub fn run(args: &RunArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcom
                 failure.message +=
                     &format!("; what there is of the result is in {}", path.display());
             }
-            return Err(failure);
+            Err(failure)
         }
-    };
-    let ivs = write_drawn_ivs(&prepared, &target)?;
-    report(&prepared, &target, number, &progress, ivs, output)
+    }
+}
+
+/// A result that overtook its own source would be made of itself. No function makes data longer,
+/// but for the newline that filter may add and the block that is filled up.
+fn refuse_overlap(prepared: &Prepared, drive: &Drive, nsid: Option<u32>, to: u64) -> Outcome {
+    let sink = sink::namespace(&*prepared.device, drive, nsid)?;
+    let (from, length) = (
+        prepared.request.source_offset,
+        prepared.request.source_length,
+    );
+    let longest = length
+        .saturating_add(1)
+        .checked_next_multiple_of(sink.block_bytes.max(1).into())
+        .unwrap_or(u64::MAX);
+    let same = drive.info.drive == prepared.source.info.drive && sink.nsid == prepared.nsid;
+    if same && to < from.saturating_add(length) && from < to.saturating_add(longest) {
+        let name = drive.name();
+        return Err(Failure::refused(format!(
+            "--to {name}: the result would overwrite what it is made from"
+        ))
+        .drive(name)
+        .remedy("an offset beyond the source, another drive, or a file"));
+    }
+    Ok(())
 }
 
 /// Where the result goes.
@@ -143,7 +168,11 @@ fn stream(
 }
 
 /// Writes the IVs that were drawn beside the result, if that is a file with a place beside it.
-fn write_drawn_ivs(prepared: &Prepared, target: &Target) -> Outcome<Vec<IvReport>> {
+fn write_drawn_ivs(
+    prepared: &Prepared,
+    target: &Target,
+    result: Option<&target::Output>,
+) -> Outcome<Vec<IvReport>> {
     let drawn: Vec<[u8; 16]> = prepared
         .stages
         .ivs
@@ -153,7 +182,9 @@ fn write_drawn_ivs(prepared: &Prepared, target: &Target) -> Outcome<Vec<IvReport
         .map(|iv| iv.iv)
         .collect();
     let file = match target {
-        Target::File(path) if !drawn.is_empty() && is_regular(path) => {
+        Target::File(path)
+            if !drawn.is_empty() && result.is_some_and(target::Output::is_regular) =>
+        {
             Some(target::write_ivs(path, &drawn)?)
         }
         _ => None,
@@ -171,10 +202,6 @@ fn write_drawn_ivs(prepared: &Prepared, target: &Target) -> Outcome<Vec<IvReport
             })
         })
         .collect())
-}
-
-fn is_regular(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.is_file())
 }
 
 fn report(
@@ -223,7 +250,7 @@ fn report(
         .iter()
         .filter_map(|number| prepared.drives.number(*number))
         .filter(|drive| drive.info.kind == CSD_DRIVE_PROXIED)
-        .map(crate::names::Drive::name)
+        .map(Drive::name)
         .collect();
     let text = summary(progress, &sink, &ivs, &proxied);
     let report = RunReport {

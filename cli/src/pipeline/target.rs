@@ -109,6 +109,11 @@ impl Output {
         })
     }
 
+    /// Whether it is a file that keeps what is written, not a pipe or a device.
+    pub fn is_regular(&self) -> bool {
+        self.temporary.is_some()
+    }
+
     /// Appends.
     ///
     /// # Errors

@@ -373,6 +373,36 @@ fn a_signature_anywhere_it_may_be_refuses_even_by_force() {
 }
 
 #[test]
+fn a_result_never_overwrites_what_it_is_made_from() {
+    let machine = machine();
+    for (offset, to, exit) in [
+        ("64KiB", "csd0:64KiB", Exit::Refused),
+        ("64KiB", "csd0:65024", Exit::Refused),
+        ("65000", "csd0:65024", Exit::Refused),
+        ("64KiB", "csd0:128KiB", Exit::Success),
+        ("64KiB", "csd0:60KiB", Exit::Success),
+        ("64KiB", "csd1:64KiB", Exit::Success),
+    ] {
+        let args = [
+            "pipeline", "run", "checksum", "--from", "csd0", "--length", "1000", "--offset",
+            offset, "--to", to, "--force",
+        ];
+        let ran = machine.run(&args);
+        assert_eq!(ran.exit, exit, "{offset} {to}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_result_without_a_place_for_its_iv_is_none() {
+    let machine = machine();
+    let (key, out) = (machine.path("key"), machine.path("out"));
+    std::fs::create_dir(machine.path("out.iv")).unwrap();
+    let ran = run(&machine, &["encrypt", "--key-file", &key, "--to", &out]);
+    assert_eq!(ran.exit, Exit::Failure);
+    assert_eq!(made(&machine), ["out.iv"]);
+}
+
+#[test]
 fn a_place_on_a_drive_is_a_block_of_its_namespace() {
     let machine = machine();
     for (to, exit) in [
