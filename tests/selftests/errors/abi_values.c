@@ -40,7 +40,7 @@ static void drive_values(void)
 	expect(call(fd, CSD_IOC_DRIVE_NAMESPACE, &ns), ENXIO, "namespace index %u", ns.index);
 	ns.index = 1;
 	expect(call(fd, CSD_IOC_DRIVE_NAMESPACE, &ns), ENXIO, "the second of one namespace");
-	expect(call(fd, CSD_IOC_DRIVE_PROBE_MEMORY, &probe), EOPNOTSUPP, "no memory to probe");
+	expect(call(fd, CSD_IOC_DRIVE_PROBE_MEMORY, &probe), EINVAL, "no memory to probe");
 	probe.memory = 1 << 30;
 	expect(call(fd, CSD_IOC_DRIVE_PROBE_MEMORY, &probe), EOPNOTSUPP, "an unknown memory");
 	for (int kind = 0; kind < 2; kind++) {

@@ -7,6 +7,11 @@ suite=unload
 . "${0%/*}/../lib/ktap.sh"
 . "$here/../lib/csd.sh"
 
+setup() {
+	# Which is to get the drives that are unbound
+	modprobe nvme
+}
+
 whole() {
 	lsmod | grep -q '^csd ' || done_ok modprobe csd
 	[ "$(j '.drives | length' drive list)" = 3 ] || {
