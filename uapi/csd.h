@@ -679,7 +679,7 @@ struct csd_pipeline_cancel {
 #define CSD_EVENT_PEER_LOST		7
 #define CSD_EVENT_RING_FAULT		8	/* peer: the sender; detail: reason */
 #define CSD_EVENT_PIPELINE_DONE		9	/* detail: pipeline number */
-#define CSD_EVENT_PIPELINE_FAILED	10	/* detail: pipeline number; status */
+#define CSD_EVENT_PIPELINE_FAILED	10	/* drive: where it failed; peer: the first drive; detail: number */
 #define CSD_EVENT_PIPELINE_CANCELLED	11	/* detail: pipeline number */
 
 /**
