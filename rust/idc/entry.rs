@@ -42,6 +42,12 @@ impl Opcode {
     pub const CANCEL: Opcode = Opcode(0x12);
     /// The consumer of the result is slow; nobody is hung.
     pub const HOLD: Opcode = Opcode(0x13);
+
+    /// Whether it is a message, which is answered at once, rather than about a stream.
+    #[must_use]
+    pub const fn is_message(self) -> bool {
+        self.0 < 0x10
+    }
 }
 
 /// First 16 bytes of a request. IDC specification, "Requests".

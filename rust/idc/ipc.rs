@@ -3,10 +3,10 @@
 //! All ends of one member: to each peer a sending and a receiving end, the table of requests that
 //! it waits for, and the responses that it still owes.
 //!
-//! Owns the credit rules that make the mesh free of deadlock: at most [`MAX_REQUESTS`] and 3/8 of a
-//! ring open requests, so that the rest of the ring always has room for their responses. Never
-//! interprets a request. The host and the drives' firmware use the same type. IDC specification,
-//! "Request credits".
+//! Owns the credit rules that make the mesh free of deadlock: so few requests open at a time that the
+//! receiver has room for all of them and their responses, and responses ahead of requests. Never
+//! interprets a request but for its class. The host and the drives' firmware use the same type. IDC
+//! specification, "Request credits".
 
 mod peer;
 
@@ -18,26 +18,19 @@ use core::fmt;
 use peer::{push_request, Peer, ABANDONED, FORGOTTEN, FREE, OPEN};
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
-/// The most requests that a member has open at one peer, however large the ring.
-pub const MAX_REQUESTS: usize = 32;
+/// The most messages (PING, SEND, RELAY) that a member has open at one peer.
+pub const MAX_MESSAGES: u32 = 16;
+/// The most requests about streams that a member has open at one peer: enough for every hop that the
+/// peer can run, so that no stream ever waits for another one's credit.
+pub const MAX_STREAM_REQUESTS: u32 = 80;
+/// All of them.
+pub const MAX_REQUESTS: usize = (MAX_MESSAGES + MAX_STREAM_REQUESTS) as usize;
 /// The most inline data of a response that has to wait for credit.
 pub const MAX_RESPONSE_INLINE: usize = MIN_INLINE;
 
-const SLOT_MASK: u16 = MAX_REQUESTS as u16 - 1;
-const _: () = assert!(MAX_REQUESTS.is_power_of_two());
-
-/// Open requests that a ring of `entries` allows its sender.
-#[must_use]
-pub const fn request_limit(entries: u32) -> u32 {
-    let share = entries.saturating_mul(3) >> 3;
-    if share == 0 {
-        1
-    } else if share > MAX_REQUESTS as u32 {
-        MAX_REQUESTS as u32
-    } else {
-        share
-    }
-}
+/// The part of a CID that is the slot of its request.
+const SLOT_MASK: u16 = 0x7f;
+const _: () = assert!(MAX_REQUESTS <= SLOT_MASK as usize + 1);
 
 /// Why a message was not sent. Nothing of it was written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -109,7 +102,7 @@ pub struct Abandoned {
     pub tag: u64,
 }
 
-/// All ends of one member. About 100 KiB: built in place from zeros, then [`Ipc::init`].
+/// All ends of one member. About 250 KiB: built in place from zeros, then [`Ipc::init`].
 #[derive(FromZeros, Immutable, KnownLayout)]
 pub struct Ipc {
     me: MemberId,
@@ -159,15 +152,11 @@ impl Ipc {
         let (true, true, Some(other)) = (to_peer, from_peer, other) else {
             return Err(RingError::Members);
         };
-        // Request credits count responses on the way back, so both rings must be alike.
-        if outgoing.entries != incoming.entries {
-            return Err(RingError::Entries);
-        }
         outgoing.check()?;
         other.receiver.attach(incoming)?;
         other.sender.attach(outgoing)?;
-        other.limit = request_limit(outgoing.entries);
         other.open = 0;
+        other.open_messages = 0;
         other.unanswered = 0;
         other.owed_count = 0;
         self.attached = self.attached.with(peer);
@@ -184,6 +173,7 @@ impl Ipc {
         other.sender.detach();
         other.receiver.detach();
         other.open = 0;
+        other.open_messages = 0;
         other.unanswered = 0;
         other.owed_count = 0;
         for request in &mut other.outstanding {
@@ -267,27 +257,30 @@ impl Ipc {
         fabric: &mut F,
     ) -> Result<u16, SendError> {
         let other = self.peer(to).ok_or(SendError::NotAttached)?;
-        if other.open >= other.limit {
+        let is_message = request.opcode.is_message();
+        if !other.may_ask(is_message) || !other.pay_first(to, fabric) {
             return Err(SendError::NoCredit);
         }
         let mut slots = other.outstanding.iter_mut().zip(0_u16..);
         let free = slots.find(|(slot, _)| slot.state == FREE);
         let (slot, index) = free.ok_or(SendError::NoCredit)?;
         // The upper bits count how often the slot was used, so that a late answer finds nobody.
-        let used = slot.cid.wrapping_add(MAX_REQUESTS as u16) & !SLOT_MASK;
+        let used = slot.cid.wrapping_add(SLOT_MASK.wrapping_add(1)) & !SLOT_MASK;
         let cid = used | index;
         let flags = if request.more { FLAG_MORE } else { 0 };
         push_request(&mut other.sender, fabric, request, cid, flags)?;
         slot.cid = cid;
         slot.tag = tag;
         slot.state = OPEN;
+        slot.is_message = is_message;
         other.open = other.open.saturating_add(1);
+        other.open_messages = other.open_messages.saturating_add(is_message.into());
         fabric.notify(to);
         Ok(cid)
     }
 
-    /// Sends a request that wants no response. Only goes while the ring has more room than the
-    /// responses may need.
+    /// Sends a request that wants no response. Only goes while more than a quarter of the ring is
+    /// free, so that it does not get in the way of others.
     ///
     /// # Errors
     /// [`SendError`].
@@ -298,9 +291,13 @@ impl Ipc {
         fabric: &mut F,
     ) -> Result<(), SendError> {
         let other = self.peer(to).ok_or(SendError::NotAttached)?;
-        if other.sender.free() <= other.limit {
+        if !other.pay_first(to, fabric) {
+            return Err(SendError::NoCredit);
+        }
+        let quarter = other.sender.layout().entries >> 2;
+        if other.sender.free() <= quarter {
             other.sender.refresh(fabric).map_err(SendError::Fault)?;
-            if other.sender.free() <= other.limit {
+            if other.sender.free() <= quarter {
                 return Err(SendError::NoCredit);
             }
         }
@@ -400,7 +397,7 @@ impl Ipc {
                 request,
             } => {
                 if wants_response {
-                    if other.unanswered >= other.limit {
+                    if other.unanswered >= MAX_REQUESTS as u32 {
                         return Err(other.receiver.fence_for(PeerFault::TooManyRequests));
                     }
                     other.unanswered = other.unanswered.saturating_add(1);

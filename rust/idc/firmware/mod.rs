@@ -22,11 +22,11 @@ pub use platform::{Namespace, NoMemory, Platform, StorageError, StorageRequest};
 
 use super::entry::MAX_ENTRY_BYTES;
 use super::function::Functions;
-use super::ipc::Ipc;
+use super::ipc::{Ipc, MAX_STREAM_REQUESTS};
 use super::member::{MemberId, MemberSet};
 use super::mesh::{MeshError, MeshTable};
 use super::pipeline::descriptor::Descriptor;
-use super::pipeline::MAX_DESCRIPTOR;
+use super::pipeline::{MAX_BUFFERS, MAX_DESCRIPTOR};
 use super::ring::{RingError, RingLayout};
 use super::status::{Failure, StageId, Status};
 use super::window::{Window, WindowError};
@@ -86,7 +86,7 @@ impl Poll {
     }
 }
 
-/// One member's firmware. About 200 KiB: built in place from zeros, then [`Firmware::init`].
+/// One member's firmware. About 400 KiB: built in place from zeros, then [`Firmware::init`].
 #[derive(FromZeros, Immutable, KnownLayout)]
 pub struct Firmware {
     shared: Shared,
@@ -101,7 +101,12 @@ pub struct Firmware {
 }
 
 /// With rings and cells, a member must stay below 1 MiB.
-const _: () = assert!(core::mem::size_of::<Firmware>() <= 256 << 10);
+const _: () = assert!(core::mem::size_of::<Firmware>() <= 512 << 10);
+/// A hop has one request open for each buffer, one for an empty last chunk or OPEN, and CANCEL.
+const _: () = {
+    let requests = STREAMS * (MAX_BUFFERS as usize + 2);
+    assert!(requests <= MAX_STREAM_REQUESTS as usize);
+};
 
 impl Firmware {
     /// Says whose firmware this is and what it offers.

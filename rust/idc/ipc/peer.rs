@@ -3,13 +3,16 @@
 //! What a member keeps of one peer: the two ring ends, the requests that it waits for, the
 //! responses that it owes.
 //!
-//! Owns the two tables. Never decides how many requests there may be.
+//! Owns the two tables. Never looks into a message.
 
 use super::super::entry::{Kind, Request, Response, HEADER_BYTES};
-use super::super::memory::Memory;
+use super::super::member::MemberId;
+use super::super::memory::{Fabric, Memory};
 use super::super::ring::{Body, PushError, Receiver, Sender};
 use super::super::status::Status;
-use super::{SendError, MAX_REQUESTS, MAX_RESPONSE_INLINE, SLOT_MASK};
+use super::{
+    SendError, MAX_MESSAGES, MAX_REQUESTS, MAX_RESPONSE_INLINE, MAX_STREAM_REQUESTS, SLOT_MASK,
+};
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
 pub(super) const FREE: u8 = 0;
@@ -25,6 +28,7 @@ pub(super) struct Outstanding {
     pub(super) tag: u64,
     pub(super) cid: u16,
     pub(super) state: u8,
+    pub(super) is_message: bool,
 }
 
 #[derive(FromZeros, Immutable, KnownLayout)]
@@ -41,9 +45,9 @@ pub(super) struct Owed {
 pub(super) struct Peer {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    pub(super) limit: u32,
-    /// Requests of ours that the peer holds.
+    /// Requests of ours that the peer holds, and of these, messages.
     pub(super) open: u32,
+    pub(super) open_messages: u32,
     /// Requests of the peer that we have not answered on the ring.
     pub(super) unanswered: u32,
     /// The queue of responses that wait for credit.
@@ -72,6 +76,23 @@ pub(super) fn push_request<M: Memory + ?Sized>(
 }
 
 impl Peer {
+    /// Whether one more request of that class may be open.
+    pub(super) fn may_ask(&self, is_message: bool) -> bool {
+        if is_message {
+            self.open_messages < MAX_MESSAGES
+        } else {
+            self.open.saturating_sub(self.open_messages) < MAX_STREAM_REQUESTS
+        }
+    }
+
+    /// Sends what is owed, so that responses go ahead of requests. Returns whether nothing is owed.
+    pub(super) fn pay_first<F: Fabric>(&mut self, me: MemberId, fabric: &mut F) -> bool {
+        if self.owed_count != 0 && self.send_owed(fabric) {
+            fabric.notify(me);
+        }
+        self.owed_count == 0
+    }
+
     /// The answer to `cid` came: `Some(Some(tag))` if somebody waits for it, `Some(None)` if it was
     /// forgotten, `None` if there is no such request.
     pub(super) fn settle(&mut self, cid: u16) -> Option<Option<u64>> {
@@ -86,6 +107,8 @@ impl Peer {
         };
         slot.state = FREE;
         self.open = self.open.saturating_sub(1);
+        let message = u32::from(slot.is_message);
+        self.open_messages = self.open_messages.saturating_sub(message);
         Some(tag)
     }
 
@@ -108,9 +131,9 @@ impl Peer {
     }
 
     pub(super) fn owe(&mut self, response: &Response<'_>) {
-        let end = self.first_owed.wrapping_add(self.owed_count);
-        let index = end as usize & usize::from(SLOT_MASK);
-        let Some(slot) = self.owed.get_mut(index) else {
+        let end = self.first_owed.saturating_add(self.owed_count) as usize;
+        let index = end.checked_rem(MAX_REQUESTS);
+        let Some(slot) = index.and_then(|index| self.owed.get_mut(index)) else {
             return;
         };
         slot.result = response.result;
@@ -130,8 +153,7 @@ impl Peer {
     pub(super) fn send_owed<M: Memory + ?Sized>(&mut self, memory: &mut M) -> bool {
         let mut any = false;
         while self.owed_count != 0 {
-            let index = self.first_owed as usize & usize::from(SLOT_MASK);
-            let Some(owed) = self.owed.get(index) else {
+            let Some(owed) = self.owed.get(self.first_owed as usize) else {
                 break;
             };
             let inline = owed.inline;
@@ -146,7 +168,8 @@ impl Peer {
             if self.push_response(&response, memory).is_err() {
                 break;
             }
-            self.first_owed = self.first_owed.wrapping_add(1);
+            let next = self.first_owed.wrapping_add(1);
+            self.first_owed = next.checked_rem(MAX_REQUESTS as u32).unwrap_or(0);
             self.owed_count = self.owed_count.saturating_sub(1);
             any = true;
         }

@@ -249,6 +249,23 @@ fn a_ring_of_four_entries_is_enough() {
     assert_eq!(run.output, encrypt(&filter(&data, "Lu")));
 }
 
+/// Each hop between the same two drives has credits of its own: the answer to one hop's last chunk
+/// waits for the hops behind it, which must not wait for its credit.
+#[test]
+fn hops_over_the_same_ring_do_not_wait_for_each_other() {
+    let data = table(1000, 15);
+    for buffers in [2, 8] {
+        let mut board = Board::with_ring(2, 1 << 20, 2, 4, 64);
+        board.set_disk(1, &data);
+        let stages = (0..8).map(|stage| checksum_at(1 + stage % 2)).collect();
+        let mut job = job(data.len() as u64, stages);
+        job.buffers = buffers;
+        job.to = To::Host(4096);
+        job.sip = 500;
+        assert_eq!(run(&mut board, &job).output, data);
+    }
+}
+
 #[test]
 fn the_reports_add_up() {
     let data = table(2000, 13);

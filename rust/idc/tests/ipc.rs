@@ -7,7 +7,9 @@ mod fabric;
 use fabric::rng::Rng;
 use fabric::Shared;
 use idc::entry::{Opcode, Request, Response};
-use idc::ipc::{request_limit, Abandoned, Arrival, Ipc, SendError};
+use idc::ipc::{
+    Abandoned, Arrival, Ipc, SendError, MAX_MESSAGES, MAX_REQUESTS, MAX_STREAM_REQUESTS,
+};
 use idc::member::{Location, MemberId};
 use idc::mesh::{MeshShape, MeshTable};
 use idc::ring::PeerFault;
@@ -113,26 +115,36 @@ fn an_answer_finds_its_request_in_any_order() {
 }
 
 #[test]
-fn open_requests_are_limited_to_three_eighths_of_the_ring() {
-    assert_eq!(
-        [4, 8, 16, 64, 128, 4096].map(request_limit),
-        [1, 3, 6, 24, 32, 32]
-    );
-    let mut mesh = mesh(2, 16, 64);
-    for tag in 0..6 {
+fn messages_and_streams_have_credits_of_their_own() {
+    let mut mesh = mesh(2, 128, 64);
+    for tag in 0..u64::from(MAX_MESSAGES) {
         mesh.request(1, 2, tag, b"").unwrap();
     }
-    assert_eq!(mesh.request(1, 2, 6, b""), Err(SendError::NoCredit));
+    assert_eq!(mesh.request(1, 2, 99, b""), Err(SendError::NoCredit));
+    let mut view = mesh.store.view(1);
+    let data = Request::stream(Opcode::DATA, 1, 1, &[]);
+    for tag in 0..u64::from(MAX_STREAM_REQUESTS) {
+        let sent = mesh.ends[1].request(member(2), &data, tag, &mut view);
+        sent.unwrap();
+    }
+    let refused = mesh.ends[1].request(member(2), &data, 99, &mut view);
+    assert_eq!(refused, Err(SendError::NoCredit));
     let Some(Got::Request(cid, _)) = mesh.receive(2, 1).unwrap() else {
         panic!()
     };
     mesh.respond(2, 1, cid, b"").unwrap();
     mesh.receive(1, 2).unwrap().unwrap();
-    mesh.request(1, 2, 6, b"").unwrap();
+    let refused = mesh.ends[1].request(member(2), &data, 99, &mut view);
+    assert_eq!(
+        refused,
+        Err(SendError::NoCredit),
+        "a message has ended, no stream request"
+    );
+    mesh.request(1, 2, 99, b"").unwrap();
 }
 
 #[test]
-fn a_notice_leaves_room_for_responses() {
+fn a_notice_leaves_a_quarter_of_the_ring_to_others() {
     let mut mesh = mesh(2, 16, 64);
     let mut sent = 0;
     let mut view = mesh.store.view(1);
@@ -140,10 +152,33 @@ fn a_notice_leaves_room_for_responses() {
     while mesh.ends[1].notice(member(2), &hold, &mut view).is_ok() {
         sent += 1;
     }
-    assert_eq!(sent, 10);
-    for tag in 0..6 {
+    assert_eq!(sent, 12);
+    for tag in 0..4 {
         mesh.request(1, 2, tag, b"").unwrap();
     }
+}
+
+/// A member that owes answers pays before it asks.
+#[test]
+fn responses_go_ahead_of_requests() {
+    let mut mesh = mesh(2, 4, 64);
+    mesh.request(1, 2, 1, b"x").unwrap();
+    let Some(Got::Request(cid, _)) = mesh.receive(2, 1).unwrap() else {
+        panic!()
+    };
+    for tag in 0..4 {
+        mesh.request(2, 1, tag, b"").unwrap();
+    }
+    mesh.respond(2, 1, cid, b"x").unwrap();
+    assert!(mesh.ends[2].owes());
+    assert_eq!(mesh.request(2, 1, 5, b""), Err(SendError::NoCredit));
+    for _ in 0..4 {
+        assert!(matches!(mesh.receive(1, 2), Ok(Some(Got::Request(..)))));
+    }
+    mesh.request(2, 1, 5, b"").unwrap();
+    let answer = Got::Response(1, Status::OK, b"x".to_vec());
+    assert_eq!(mesh.receive(1, 2), Ok(Some(answer)));
+    assert!(matches!(mesh.receive(1, 2), Ok(Some(Got::Request(..)))));
 }
 
 #[test]
@@ -163,23 +198,26 @@ fn one_answer_too_many_is_refused_and_one_that_nobody_asked_for_fences() {
 #[test]
 fn a_request_beyond_the_limit_fences_its_sender() {
     let mut mesh = mesh(2, 16, 64);
-    for tag in 0..6 {
-        mesh.request(1, 2, tag, b"").unwrap();
-        mesh.receive(2, 1).unwrap().unwrap();
-    }
-    // A peer that does not keep count: its table is made to forget.
+    // A peer that does not keep count: bare entries on its ring.
     let out = mesh.table.ring(member(1), member(2)).unwrap();
     let mut sender = idc::ring::Sender::new_zeroed();
-    sender.attach_at(&out, 6).unwrap();
-    let header = Request::ping(b"").header(99);
-    let body = idc::ring::Body {
-        kind: idc::entry::Kind::Request,
-        flags: 0,
-        header: zerocopy::IntoBytes::as_bytes(&header).try_into().unwrap(),
-        data: &[],
-    };
-    sender.push(&mut mesh.store.view(1), &body).unwrap();
-    assert_eq!(mesh.receive(2, 1), Err(PeerFault::TooManyRequests));
+    sender.attach(&out).unwrap();
+    for cid in 0..=MAX_REQUESTS as u16 {
+        let header = Request::ping(b"").header(cid);
+        let body = idc::ring::Body {
+            kind: idc::entry::Kind::Request,
+            flags: 0,
+            header: zerocopy::IntoBytes::as_bytes(&header).try_into().unwrap(),
+            data: &[],
+        };
+        sender.push(&mut mesh.store.view(1), &body).unwrap();
+        let got = mesh.receive(2, 1);
+        if usize::from(cid) < MAX_REQUESTS {
+            assert!(matches!(got, Ok(Some(Got::Request(..)))), "{cid}");
+        } else {
+            assert_eq!(got, Err(PeerFault::TooManyRequests));
+        }
+    }
 }
 
 #[test]
@@ -341,5 +379,5 @@ fn a_busy_mesh_never_locks_up() {
 
 #[test]
 fn sizes_stay_in_the_budget() {
-    assert!(size_of::<Ipc>() <= 128 << 10, "{}", size_of::<Ipc>());
+    assert!(size_of::<Ipc>() <= 320 << 10, "{}", size_of::<Ipc>());
 }

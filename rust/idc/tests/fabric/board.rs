@@ -497,7 +497,7 @@ impl Board {
             }
             self.collect(runs);
             idle += 1;
-            if idle == 400_000 {
+            if idle == 20_000 {
                 let states: Vec<_> = runs.iter().map(|run| self.reports(run)).collect();
                 panic!("no end in sight: {states:#?}");
             }
