@@ -30,7 +30,9 @@ impl Stream {
         platform: &mut P,
     ) {
         let bytes_out = self.outlet.result_bytes;
-        self.messages = self.messages.wrapping_add(1);
+        // The answer that follows is in the reports already.
+        let answers = u32::from(self.last_data.is_due());
+        self.messages = self.messages.wrapping_add(answers);
         // The reports and the announcement of the result lie in host memory, the answer goes another
         // way: they must be there first. If they cannot be, the host notices by itself.
         let _ = self.write_reports(shared, pool, platform);
@@ -84,6 +86,8 @@ impl Stream {
             // answer to its next data; then it cancels.
             return any;
         }
+        let answers = u32::from(self.cancel.is_due());
+        self.messages = self.messages.wrapping_add(answers);
         let _ = self.write_reports(shared, pool, platform);
         let _ = platform.flush(self.report.memory);
         if self.is_source() {
