@@ -86,9 +86,6 @@ const _: () = assert!(offset_of!(RawHeader, sink_nsid) == 72);
 const _: () = assert!(offset_of!(RawHeader, sink_data) == 96);
 const _: () = assert!(offset_of!(RawHeader, consumed) == 128);
 
-/// Bytes of one hop.
-pub const HOP_BYTES: usize = 32;
-
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawHop {
@@ -99,10 +96,7 @@ pub(super) struct RawHop {
     pub(super) input: RawRef,
     pub(super) reserved: U64,
 }
-const _: () = assert!(size_of::<RawHop>() == HOP_BYTES);
-
-/// Bytes of a stage before its parameters.
-pub const STAGE_BYTES: usize = 4;
+const _: () = assert!(size_of::<RawHop>() == 32);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -110,4 +104,4 @@ pub(super) struct RawStage {
     pub(super) function: U16,
     pub(super) params_len: U16,
 }
-const _: () = assert!(size_of::<RawStage>() == STAGE_BYTES);
+const _: () = assert!(size_of::<RawStage>() == 4);

@@ -14,7 +14,7 @@ fn by_division(data: &[u8]) -> u32 {
     let mut remainder = u32::MAX;
     for byte in data {
         for bit in 0..8 {
-            let feedback = remainder >> 31 ^ u32::from(byte >> bit & 1);
+            let feedback = (remainder >> 31) ^ u32::from((byte >> bit) & 1);
             remainder <<= 1;
             if feedback != 0 {
                 remainder ^= 0x1edc_6f41;

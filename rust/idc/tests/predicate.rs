@@ -162,7 +162,7 @@ fn not_binds_tighter_than_and_and_and_tighter_than_or() {
     // Every combination of three columns, as 000 .. 111.
     let table: Vec<u8> = (0..8u8)
         .flat_map(|bits| {
-            let digit = |bit: u8| b'0' + (bits >> bit & 1);
+            let digit = |bit: u8| b'0' + ((bits >> bit) & 1);
             [digit(2), b';', digit(1), b';', digit(0), b'\n']
         })
         .collect();

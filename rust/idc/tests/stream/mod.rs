@@ -125,7 +125,7 @@ pub fn all_cuts(bytes: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
         let mut pieces = Vec::new();
         let mut start = 0;
         for place in 0..places {
-            if cut_after >> place & 1 != 0 {
+            if (cut_after >> place) & 1 != 0 {
                 pieces.push(&bytes[start..=place]);
                 start = place + 1;
             }

@@ -163,7 +163,8 @@ impl Expr {
         };
         match self {
             Self::Text(column, op, text) => {
-                let quoted: String = text.iter().map(|byte| format!("\\{byte:03o}")).collect();
+                let octal: Vec<_> = text.iter().map(|byte| format!("\\{byte:03o}")).collect();
+                let quoted = octal.concat();
                 let test = match op {
                     Op::Equal => format!("(${column} \"\") == \"{quoted}\""),
                     Op::NotEqual => format!("(${column} \"\") != \"{quoted}\""),
