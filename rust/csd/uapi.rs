@@ -14,7 +14,8 @@ use core::mem::size_of;
     non_camel_case_types,
     unreachable_pub,
     unused_qualifications,
-    clippy::all
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
 )]
 mod generated {
     use zerocopy_derive::{

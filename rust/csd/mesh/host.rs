@@ -31,7 +31,10 @@ use crate::{
             PeerFault,
             RingCounters, //
         },
-        status::Status, //
+        status::{
+            Failure,
+            Status, //
+        }, //
     },
     sys::{
         boxes::zeroed_vbox,
@@ -52,7 +55,7 @@ use kernel::{
 };
 
 /// How often a sender without credit looks again, in milliseconds.
-const CREDIT_STEP_MS: u32 = 10;
+const CREDIT_STEP_MS: u32 = 4;
 
 enum Progress {
     Waiting,
@@ -112,6 +115,9 @@ pub(crate) struct Host {
     end: Mutex<End>,
     #[pin]
     changed: CondVar,
+    /// Nobody notifies it: for waits that only time ends.
+    #[pin]
+    pause: CondVar,
     /// Messages sent to the host.
     #[pin]
     pub(crate) inbox: Inbox,
@@ -143,6 +149,7 @@ impl Host {
                 closed: None,
             }, "csd_host"),
             changed <- new_condvar!("csd_host"),
+            pause <- new_condvar!("csd_host_pause"),
             inbox <- Inbox::new(),
         }))
     }
@@ -162,15 +169,57 @@ impl Host {
         room: usize,
         timeout_ms: u32,
     ) -> Result<Answer> {
-        let mut answer = KVec::with_capacity(room, GFP_KERNEL)?;
+        self.call_once(bus, to, request, room, &mut Timer::start(timeout_ms))
+    }
+
+    /// Has `over` send what `request` tells it to, and waits for the answer as [`Host::call`] does.
+    /// While `over` itself has no credit it is asked again.
+    ///
+    /// # Errors
+    ///
+    /// - As [`Host::call`].
+    pub(crate) fn relay(
+        &self,
+        bus: &Bus,
+        over: MemberId,
+        request: &Request<'_>,
+        room: usize,
+        timeout_ms: u32,
+    ) -> Result<Answer> {
         let mut timer = Timer::start(timeout_ms);
+        // A drive that refuses says who it is.
+        let room = room.max(Failure::WIRE_BYTES);
+        loop {
+            let answer = self.call_once(bus, over, request, room, &mut timer)?;
+            let refused = answer.status == Status::BUSY
+                && Failure::from_wire(answer.status, &answer.payload, MemberId::HOST).member
+                    == over;
+            if !refused {
+                return Ok(answer);
+            }
+            let mut end = self.end.lock();
+            timer
+                .wait_step(&self.pause, &mut end, CREDIT_STEP_MS)
+                .map_err(|error| if error == ETIMEDOUT { EAGAIN } else { error })?;
+        }
+    }
+
+    fn call_once(
+        &self,
+        bus: &Bus,
+        to: MemberId,
+        request: &Request<'_>,
+        room: usize,
+        timer: &mut Timer,
+    ) -> Result<Answer> {
+        let mut answer = KVec::with_capacity(room, GFP_KERNEL)?;
         let mut end = self.end.lock();
         end.calls.reserve(1, GFP_KERNEL)?;
         end.last_tag = end.last_tag.wrapping_add(1);
         let tag = end.last_tag;
 
         let mut started = now_ns();
-        let cid = self.push(&mut end, &mut timer, |end| {
+        let cid = self.push(&mut end, timer, |end| {
             started = now_ns();
             end.ipc.request(to, request, tag, &mut bus.access())
         })?;

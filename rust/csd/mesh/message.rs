@@ -85,12 +85,15 @@ impl Mesh {
             0 => 0,
             _ => (call.response_len as usize).min(self.payload_room()),
         };
-        let answer = self
-            .host
-            .call(&self.bus, over, &request, room, timeout_ms)?;
+        let answer = if from.is_host() {
+            self.host.call(&self.bus, over, &request, room, timeout_ms)
+        } else {
+            self.host.relay(&self.bus, over, &request, room, timeout_ms)
+        }?;
         call.status = u32::from(answer.status.to_wire());
         call.rtt_ns = answer.rtt_ns;
-        uaccess::write_bytes(call.response, &answer.payload)?;
+        let payload = answer.payload.get(..room).unwrap_or(&answer.payload);
+        uaccess::write_bytes(call.response, payload)?;
         call.response_len = u32::try_from(answer.len)?;
         if !answer.status.is_ok() {
             return Err(EIO);

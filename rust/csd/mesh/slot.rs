@@ -260,6 +260,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        // Writes are posted: a late one must not land in what the next owner keeps there. Reading
+        // back from the same memory pushes them out; a memory that is gone has none under way.
+        self.region.write_barrier();
+        let _ = self.region.read_u64(self.range.start);
         let mut state = self.slot.state.lock();
         if state.allocator(self.kind).free(self.range).is_err() {
             pr_err!(

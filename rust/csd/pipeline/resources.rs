@@ -26,7 +26,6 @@ use crate::{
                 Report,
                 REPORT_BYTES, //
             },
-            MAX_DESCRIPTOR,
             MIN_BUFFERS, //
         },
         range::Range,
@@ -57,8 +56,6 @@ use kernel::{
 const BUFFERS: u16 = 4;
 /// A cell has a line for itself.
 const LINE: u64 = 64;
-/// What a buffer may hold besides the source's bytes.
-const SLACK: u64 = MAX_DESCRIPTOR as u64 + 2 * 4096;
 /// Bytes after a result ring for the cell that the host writes.
 const CELL_BYTES: u64 = 4096;
 
@@ -165,8 +162,6 @@ pub(crate) struct Resources {
     /// By hop.
     inputs: KVec<Lease>,
     sink_buffers: Option<Lease>,
-    /// Bytes that may have been written into each of them.
-    dirty: u64,
     host: HostArea,
     windows: KVec<Window>,
     _keys: KVec<KeySlot>,
@@ -227,7 +222,6 @@ impl Resources {
         let resources = Resources {
             inputs: memory.inputs,
             sink_buffers: memory.sink,
-            dirty: memory.dirty,
             host,
             windows,
             _keys: keys,
@@ -405,11 +399,12 @@ impl Resources {
 
 impl Drop for Resources {
     fn drop(&mut self) {
+        // Buffers are used in turn, so that even a little data may lie in any of them.
         for lease in self.inputs.iter() {
-            lease.scrub(self.dirty);
+            lease.scrub(u64::MAX);
         }
         if let Some(buffers) = &self.sink_buffers {
-            buffers.scrub(self.dirty);
+            buffers.scrub(u64::MAX);
         }
     }
 }
@@ -420,7 +415,6 @@ struct Memory {
     sink: Option<Lease>,
     result: Option<Arc<ResultRing>>,
     buffers: u16,
-    dirty: u64,
 }
 
 impl Memory {
@@ -433,8 +427,6 @@ impl Memory {
             member.slot.alloc(member.kind, len)
         };
         let bytes = u64::from(order.chunk_bytes).saturating_mul(u64::from(buffers));
-        // No function of ours adds more than a byte; a descriptor or whole blocks may be there too.
-        let dirty = order.source.length.saturating_add(SLACK);
         let mut inputs = KVec::new();
         for hop in order.hops().iter() {
             inputs.push(alloc(hop.member, bytes)?, GFP_KERNEL)?;
@@ -448,6 +440,11 @@ impl Memory {
             lease
                 .region()
                 .fill(lease.start().saturating_add(len), CELL_BYTES, 0)?;
+            // The ring is written from its start on, and no function of ours adds more than a byte.
+            let dirty = order
+                .source
+                .length
+                .saturating_add(order.stages.len() as u64);
             let ring = ResultRing { lease, len, dirty };
             (None, Some(Arc::new(ring, GFP_KERNEL)?))
         };
@@ -456,7 +453,6 @@ impl Memory {
             sink,
             result,
             buffers,
-            dirty,
         })
     }
 }
