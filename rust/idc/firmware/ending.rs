@@ -86,6 +86,7 @@ impl Stream {
             // answer to its next data; then it cancels.
             return any;
         }
+        self.settle_next(platform);
         let answers = u32::from(self.cancel.is_due());
         self.messages = self.messages.wrapping_add(answers);
         let _ = self.write_reports(shared, pool, platform);
@@ -103,6 +104,16 @@ impl Stream {
         shared.stats.streams_failed = shared.stats.streams_failed.wrapping_add(1);
         self.free(pool, platform);
         true
+    }
+
+    /// Has what was written into the next hop's buffers arrive. A next hop that answers vouches for
+    /// it; one that was never asked or is silent does not, and whoever hears of the end may give
+    /// the memory to somebody else.
+    pub(super) fn settle_next<P: Platform>(&self, platform: &mut P) {
+        if self.has_next() {
+            // An error means that the memory is gone, and then nothing can arrive there.
+            let _ = platform.flush(self.outlet.base.memory);
+        }
     }
 
     /// Has the next hop drop the stream. A next hop that was never asked is gone already; one that

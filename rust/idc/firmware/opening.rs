@@ -53,6 +53,7 @@ impl Stream {
         self.outlet = Outlet::default();
         let prepared = self.prepare(descriptor, origin, shared, pool, platform);
         if let Err(failure) = prepared {
+            self.settle_next(platform);
             self.chain.clear(pool);
             self.inlet = Inlet::default();
             self.outlet = Outlet::default();
@@ -205,13 +206,6 @@ impl Stream {
         let base = writable(shared, next.input, bytes)?;
         let internal = shared.failure(Status::INTERNAL, StageId::NONE);
         let rest = descriptor.rest().ok_or(internal)?;
-        let mut at = base;
-        for part in [&rest.header[..], rest.hops, rest.stages] {
-            platform
-                .write(at, part)
-                .map_err(|fault| memory_failure(shared, at.memory, fault, stage))?;
-            at = at.at(part.len() as u64).ok_or(internal)?;
-        }
         self.descriptor_len = rest.len() as u32;
         let outlet = &mut self.outlet;
         outlet.kind = NEXT_HOP;
@@ -221,6 +215,13 @@ impl Stream {
         outlet.hop = descriptor.first_hop().wrapping_add(1);
         outlet.buffers = next.buffers;
         outlet.chunk_bytes = descriptor.chunk_bytes();
+        let mut at = base;
+        for part in [&rest.header[..], rest.hops, rest.stages] {
+            platform
+                .write(at, part)
+                .map_err(|fault| memory_failure(shared, at.memory, fault, stage))?;
+            at = at.at(part.len() as u64).ok_or(internal)?;
+        }
         Ok(())
     }
 
