@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A drive that breaks the protocol: besides what its firmware does, it writes what it likes wherever
+//! the bus lets it.
+//!
+//! Owns the lies. It keeps to the places that it was given (its rings into others, the credit cells
+//! that it owes, the windows granted to it, its own memory): against more only an IOMMU helps.
+
+use crate::book::Book;
+use crate::drive::member;
+use crate::map::Place;
+use crate::rng::Rng;
+use crate::sim::Sim;
+use crate::world::{Power, World};
+use idc::entry::DataBody;
+
+/// A few lies of `liar`.
+pub fn lie(sim: &Sim, rng: &mut Rng, book: &Book, liar: usize) {
+    let tails: Vec<u32> = {
+        let drive = sim.drives[liar - 1].borrow();
+        let ipc = drive.firmware.ipc();
+        let sent = |to| {
+            ipc.counters(member(to))
+                .map_or(0, |(out, _)| out.entries as u32)
+        };
+        (0..=sim.drives.len()).map(sent).collect()
+    };
+    let mut world = sim.world.borrow_mut();
+    let agent = world.agents[liar];
+    if !agent.lies || agent.power != Power::On {
+        return;
+    }
+    for _ in 0..rng.range(1, 4) {
+        let to = rng.index(tails.len());
+        if to == liar {
+            continue;
+        }
+        match rng.below(5) {
+            0 => noise(&mut world, rng, liar, to),
+            1 | 2 => entry(&mut world, rng, book, liar, to, tails[to]),
+            3 => credit(&mut world, rng, liar, to),
+            _ => window(&mut world, rng, liar),
+        }
+    }
+    let gap = rng.magnitude(2_000_000);
+    world.after(gap, crate::world::Event::Lie(liar));
+}
+
+fn put(world: &mut World, liar: usize, memory: usize, at: u64, data: &[u8]) {
+    // A memory that is gone hears no lies.
+    let _ = world.write(liar, memory, at, data);
+}
+
+/// Random bytes in the ring.
+fn noise(world: &mut World, rng: &mut Rng, liar: usize, to: usize) {
+    let ring = world.map.ring(liar, to);
+    let slot = rng.below(world.map.entries) * world.map.entry_bytes;
+    let mut bytes = vec![0; rng.range(1, world.map.entry_bytes) as usize];
+    rng.fill(&mut bytes);
+    put(world, liar, to, ring + slot, &bytes);
+}
+
+/// An entry that looks right up to a point.
+fn entry(world: &mut World, rng: &mut Rng, book: &Book, liar: usize, to: usize, tail: u32) {
+    let size = world.map.entry_bytes as usize;
+    let mut bytes = vec![0; size];
+    let stream = match book.jobs.len() {
+        0 => rng.draw() as u32,
+        jobs => 1 + rng.index(jobs) as u32,
+    };
+    let windows = world.map.windows();
+    let window = if windows.is_empty() || rng.one_in(4) {
+        rng.draw() as u32
+    } else {
+        windows[rng.index(windows.len())].id
+    };
+    let offset = rng.pick(&[0, 4096, 8192, 1, u64::MAX, u64::MAX - 4095]);
+    let length = rng.pick(&[0, 1, 64, 4096, 4097, 12288, u32::MAX]);
+    let body = DataBody::new(
+        window,
+        offset,
+        length,
+        rng.below(3) * 4096,
+        rng.below(4) as u32,
+    );
+    if rng.one_in(3) {
+        // A response to something.
+        bytes[12..14].copy_from_slice(&(rng.below(64) as u16).to_le_bytes());
+        let status = rng.pick(&[0_u16, 0x70b, 0x709, 0x281, 0xffff, 0x8000]);
+        bytes[14..16].copy_from_slice(&status.to_le_bytes());
+        bytes[10] = rng.pick(&[0, 16, 36, 200]);
+        bytes[size - 10] = 2;
+    } else {
+        bytes[0] = rng.pick(&[0x01, 0x02, 0x03, 0x10, 0x11, 0x11, 0x12, 0x12, 0x13, 0x55]);
+        bytes[2..4].copy_from_slice(&(rng.draw() as u16).to_le_bytes());
+        bytes[4..8].copy_from_slice(&stream.to_le_bytes());
+        bytes[8] = rng.pick(&[0, 1, 1, 2, 3]);
+        bytes[10] = rng.pick(&[0, 8, 36, 255]);
+        bytes[12] = rng.below(8) as u8;
+        bytes[16..52].copy_from_slice(&body.as_data()[..36]);
+        bytes[size - 10] = 1;
+        bytes[size - 9] = rng.pick(&[0, 0, 0, 1, 2, 3, 4, 0xff]);
+    }
+    bytes[size - 12] = if rng.one_in(10) {
+        rng.below(9) as u8
+    } else {
+        liar as u8
+    };
+    let sequence = if rng.one_in(6) {
+        rng.draw() as u32
+    } else {
+        tail
+    };
+    bytes[size - 8..size - 4].copy_from_slice(&sequence.to_le_bytes());
+    let epoch = world.rings[liar][to].epoch;
+    bytes[size - 4..].copy_from_slice(&epoch.to_le_bytes());
+    let slot = u64::from(sequence) % world.map.entries * world.map.entry_bytes;
+    let ring = world.map.ring(liar, to);
+    put(world, liar, to, ring + slot, &bytes);
+}
+
+/// Credit that was not earned, taken back, or of another epoch.
+fn credit(world: &mut World, rng: &mut Rng, liar: usize, to: usize) {
+    let ring = world.rings[to][liar];
+    let head = match rng.below(4) {
+        0 => rng.draw() as u32,
+        1 => ring.sent,
+        2 => ring.sent.wrapping_add(rng.below(64) as u32),
+        _ => ring.sent.wrapping_sub(rng.below(64) as u32),
+    };
+    let epoch = if rng.one_in(4) {
+        rng.draw() as u32
+    } else {
+        ring.epoch
+    };
+    let cell = u64::from(epoch) << 32 | u64::from(head);
+    let at = world.map.credit(to, liar);
+    put(world, liar, to, at, &cell.to_le_bytes());
+}
+
+/// Random or near bytes in a window that it was granted, in its own memory too.
+fn window(world: &mut World, rng: &mut Rng, liar: usize) {
+    let granted: Vec<_> = world
+        .map
+        .windows()
+        .iter()
+        .filter(|lent| lent.grantees & 1 << liar != 0 || lent.memory == liar)
+        .copied()
+        .collect();
+    if granted.is_empty() {
+        return;
+    }
+    let lent = granted[rng.index(granted.len())];
+    let len = rng.pick(&[8, 8, 64, 144, 512]).min(lent.end - lent.start);
+    let slack = lent.end - lent.start - len;
+    let anywhere = rng.below(slack + 1) & !7;
+    let at = lent.start + rng.pick(&[0, 64.min(slack), slack, anywhere]);
+    let mut bytes = vec![0; len as usize];
+    if rng.one_in(2) {
+        rng.fill(&mut bytes);
+    } else {
+        bytes[..8].copy_from_slice(&rng.magnitude(1 << 40).to_le_bytes());
+    }
+    if lent.memory == liar {
+        let place = world.map.find(liar, at, len);
+        debug_assert!(matches!(place, Place::Window(_)));
+        world.pcie.own(liar)[at as usize..][..len as usize].copy_from_slice(&bytes);
+        world.inspect();
+    } else {
+        put(world, liar, lent.memory, at, &bytes);
+    }
+}

@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all agents share: the memories, the clock, what is due when, and the checks that hold at every
+//! access.
+//!
+//! Owns the clock and the queue of events. Time passes with each access; what is due then may run in
+//! the middle of somebody else's poll. The first check that fails ends the run.
+
+use crate::map::{Map, Place};
+use crate::mutant::Mutant;
+use crate::pcie::{Arrived, Pcie, Refused, MEMBERS};
+use crate::rng::Rng;
+use crate::trace::{Happened, Trace, KEPT};
+use idc::status::Completion;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// Virtual nanoseconds.
+pub type Ns = u64;
+
+/// Something that is due.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Event {
+    /// A member polls, because of what came.
+    Poll(usize),
+    /// A member polls, because it is time.
+    Timer(usize),
+    /// A storage request of a drive ends.
+    Storage(usize, u64),
+    /// The host looks at its rings and at what ended.
+    Serve,
+    /// The host sends a message.
+    Call,
+    /// The host gives up waiting for the answer to a call.
+    GiveUp(u64),
+    /// A pipeline starts.
+    Start(usize),
+    /// The reader of a pipeline's result looks.
+    Read(usize),
+    /// The host cancels a pipeline.
+    Cancel(usize),
+    /// A user takes a drive's messages.
+    Drain(usize),
+    /// A drive stops for a while.
+    Pause(usize),
+    /// A drive stops for good, its memory stays.
+    Hang(usize),
+    /// A drive loses its power between two accesses.
+    Crash(usize),
+    /// The host finds that a drive is lost.
+    Lose(usize),
+    /// A drive is told that another is lost, or that their rings are reset.
+    Detach(usize, usize),
+    /// The host ends what a lost drive took part in.
+    Bury(usize),
+    /// A lost drive comes back, as new.
+    Rejoin(usize),
+    /// The rings between two members are re-established: begins.
+    Reset(usize, usize),
+    /// The rings between two members are cleared, and the first of them joins.
+    Join(usize, usize),
+    /// A member joins its rings to another.
+    Attach(usize, usize),
+    /// A lying drive writes what it likes where it can.
+    Lie(usize),
+}
+
+/// How a member's power is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Power {
+    /// It polls.
+    On,
+    /// It does nothing any more.
+    Hung,
+    /// It is off, and nothing of it counts any more.
+    Off,
+}
+
+/// What is counted over a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tally {
+    /// Accesses, arrivals, polls, storage requests and host actions together.
+    pub events: u64,
+    /// Memory accesses of agents.
+    pub accesses: u64,
+    /// Posted writes that arrived.
+    pub arrivals: u64,
+    /// Polls of drives.
+    pub polls: u64,
+    /// Pipelines that ended well.
+    pub done: u64,
+    /// Pipelines that ended early.
+    pub failed: u64,
+    /// Messages that the host sent.
+    pub calls: u64,
+    /// Entries of an old epoch that came late.
+    pub stale: u64,
+    /// Crashes, hangs, resets.
+    pub faults: u64,
+}
+
+/// One ring, as the bus sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// The epoch that is in force; 0: none.
+    pub epoch: u32,
+    /// Entries that arrived, and that were taken, under this epoch.
+    pub arrived: u64,
+    /// Entries that were taken.
+    pub taken: u64,
+    /// Entries that were sent.
+    pub sent: u32,
+}
+
+/// What an agent is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Agent {
+    /// How it is.
+    pub power: Power,
+    /// It breaks the protocol on purpose.
+    pub lies: bool,
+    /// Accesses left until its power fails.
+    pub fuse: Option<u64>,
+    /// Time of one access, and between two polls.
+    pub access: Ns,
+    /// Time between two polls.
+    pub gap: Ns,
+    /// It writes an entry with one posted write, else as a processor stores it.
+    pub dma: bool,
+    /// It does not poll before this time.
+    pub paused: Ns,
+    /// When it wants to be woken by the clock.
+    timer: Ns,
+}
+
+/// All that agents share.
+pub struct World {
+    /// The memories.
+    pub pcie: Pcie,
+    /// What lies where.
+    pub map: Map,
+    /// The time.
+    pub now: Ns,
+    /// Choices.
+    pub rng: Rng,
+    queue: BinaryHeap<Reverse<(Ns, u64, Event)>>,
+    queued: u64,
+    /// Nested runs of other agents in the middle of accesses.
+    pub depth: u32,
+    /// How deep they may nest.
+    pub max_depth: u32,
+    /// The members.
+    pub agents: [Agent; MEMBERS],
+    /// Members are woken only by notifications, else by whatever arrives for them.
+    pub by_notice: bool,
+    /// Storage requests may fail.
+    pub storage_errors: bool,
+    /// There may be no scratch memory.
+    pub scratch_errors: bool,
+    /// Members that lie, hang or lose their power sooner or later.
+    pub troubled: [bool; MEMBERS],
+    /// Members that the host knows to be lost.
+    pub lost: [bool; MEMBERS],
+    /// Pairs whose rings were reset.
+    pub resets: Vec<(usize, usize)>,
+    /// A planted bug.
+    pub mutant: Option<Mutant>,
+    /// What went wrong first.
+    pub violation: Option<String>,
+    /// What happened last.
+    pub trace: Trace,
+    /// Counters.
+    pub tally: Tally,
+    /// Rings by sender and receiver.
+    pub rings: [[Traffic; MEMBERS]; MEMBERS],
+    /// Pipelines that ended at their first drive and were not told to the host's books yet.
+    pub completed: Vec<(usize, u32, Completion)>,
+    /// Messages by their number: how often executed, and the epoch that its last ring had.
+    pub messages: HashMap<u64, Message>,
+    arrived: Vec<Arrived>,
+    wakes: [Vec<Ns>; MEMBERS],
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Message {
+    /// How often it came to an inbox.
+    pub executed: u32,
+    /// Epoch of the ring that it was last seen in, by sender and receiver.
+    pub ring: (usize, usize, u32),
+}
+
+impl World {
+    /// A world at time 1.
+    #[must_use]
+    pub fn new(pcie: Pcie, map: Map, rng: Rng) -> Self {
+        let agent = Agent {
+            power: Power::On,
+            lies: false,
+            fuse: None,
+            access: 20,
+            gap: 100,
+            dma: true,
+            paused: 0,
+            timer: Ns::MAX,
+        };
+        World {
+            pcie,
+            map,
+            now: 1,
+            rng,
+            queue: BinaryHeap::new(),
+            queued: 0,
+            depth: 0,
+            max_depth: 0,
+            agents: [agent; MEMBERS],
+            by_notice: false,
+            storage_errors: false,
+            scratch_errors: false,
+            troubled: [false; MEMBERS],
+            lost: [false; MEMBERS],
+            resets: Vec::new(),
+            mutant: None,
+            violation: None,
+            trace: Trace::new(KEPT),
+            tally: Tally::default(),
+            rings: [[Traffic::default(); MEMBERS]; MEMBERS],
+            completed: Vec::new(),
+            messages: HashMap::new(),
+            arrived: Vec::new(),
+            wakes: Default::default(),
+        }
+    }
+
+    /// Whether anything is wrong with any member or ring.
+    #[must_use]
+    pub fn is_troubled(&self) -> bool {
+        !self.resets.is_empty() || self.troubled.contains(&true)
+    }
+
+    /// A check has failed.
+    pub fn violate(&mut self, why: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            let why = why();
+            self.say(0, format!("VIOLATION: {why}"));
+            self.violation = Some(why);
+        }
+    }
+
+    /// Notes something rare.
+    pub fn say(&mut self, member: usize, words: String) {
+        self.trace
+            .note(self.tally.events, self.now, member, Happened::Said(words));
+    }
+
+    /// Puts `event` in the queue.
+    pub fn at(&mut self, time: Ns, event: Event) {
+        self.queued += 1;
+        self.queue.push(Reverse((time, self.queued, event)));
+    }
+
+    /// Puts `event` in the queue, `delay` from now.
+    pub fn after(&mut self, delay: Ns, event: Event) {
+        self.at(self.now + delay, event);
+    }
+
+    /// When the next event is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Ns> {
+        self.queue.peek().map(|Reverse((time, ..))| *time)
+    }
+
+    /// Takes the next event, if it is due by `until`; time is then at least its.
+    pub fn pop(&mut self, until: Ns) -> Option<Event> {
+        while let Some(Reverse((time, ..))) = self.queue.peek() {
+            if *time > until {
+                return None;
+            }
+            let Reverse((time, _, event)) = self.queue.pop()?;
+            self.now = self.now.max(time);
+            match event {
+                Event::Poll(member) => self.wakes[member].retain(|wake| *wake > time),
+                Event::Serve => self.wakes[0].retain(|wake| *wake > time),
+                Event::Timer(member) if self.agents[member].timer != time => continue,
+                Event::Timer(member) => self.agents[member].timer = Ns::MAX,
+                _ => {}
+            }
+            self.tally.events += 1;
+            return Some(event);
+        }
+        None
+    }
+
+    /// `member` looks again at `time`.
+    pub fn wake(&mut self, member: usize, time: Ns) {
+        if self.agents[member].power != Power::On {
+            return;
+        }
+        let time = time.max(self.now).max(self.agents[member].paused);
+        // One look is enough for what comes at nearly the same time.
+        let known = |wake: &Ns| (time..time + 100).contains(wake);
+        if !self.wakes[member].iter().any(known) {
+            self.wakes[member].push(time);
+            let event = if member == 0 {
+                Event::Serve
+            } else {
+                Event::Poll(member)
+            };
+            self.at(time, event);
+        }
+    }
+
+    /// `member` wants to look again at `time`, and not at the time that it asked for before.
+    pub fn set_timer(&mut self, member: usize, time: Option<Ns>) {
+        let time = time.map_or(Ns::MAX, |time| time.max(self.now + 1));
+        if self.agents[member].timer != time {
+            self.agents[member].timer = time;
+            if time != Ns::MAX {
+                self.at(time, Event::Timer(member));
+            }
+        }
+    }
+
+    /// Something was stored for `to`, and `from` says so.
+    pub fn notify(&mut self, from: usize, to: usize) {
+        if self.agents[from].power == Power::Off {
+            return;
+        }
+        // The bell goes the way of the data, behind it.
+        let there = self.pcie.arrival(from, to).max(self.now);
+        let reaction = self.reaction();
+        self.wake(to, there + reaction);
+    }
+
+    fn reaction(&mut self) -> Ns {
+        if self.rng.one_in(100) {
+            self.rng.magnitude(100_000)
+        } else {
+            self.rng.range(1, 500)
+        }
+    }
+
+    /// Time passes for an access of `member`. `Err` if it is off.
+    ///
+    /// # Errors
+    /// [`Refused::Gone`].
+    pub fn spend(&mut self, member: usize) -> Result<(), Refused> {
+        self.tally.events += 1;
+        self.tally.accesses += 1;
+        let agent = &mut self.agents[member];
+        self.now += agent.access;
+        if let Some(left) = &mut agent.fuse {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                agent.fuse = None;
+                agent.power = Power::Off;
+                self.pcie.cut(member);
+                if self.rng.one_in(2) {
+                    // Pulled out; else only its processor is dead.
+                    self.pcie.set_gone(member, true);
+                }
+                self.say(member, "loses its power".into());
+            }
+        }
+        if self.agents[member].power == Power::Off {
+            return Err(Refused::Gone);
+        }
+        Ok(())
+    }
+
+    /// Lets arrive what is due in `memory`, and checks it.
+    pub fn settle(&mut self, memory: usize) {
+        self.pcie.settle(memory, self.now);
+        self.inspect();
+    }
+
+    /// Checks what arrived.
+    pub fn inspect(&mut self) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        self.pcie.take_arrived(&mut arrived);
+        for arrival in arrived.drain(..) {
+            self.check_arrival(arrival);
+        }
+        self.arrived = arrived;
+    }
+
+    fn check_arrival(&mut self, arrival: Arrived) {
+        let Arrived {
+            initiator,
+            memory,
+            offset,
+            len,
+            last: epoch,
+        } = arrival;
+        self.tally.events += 1;
+        self.tally.arrivals += 1;
+        let place = self.map.find(memory, offset as u64, len as u64);
+        let counts = !self.agents[initiator].lies && initiator != 0;
+        let counts = counts && self.agents[memory].power != Power::Off;
+        if counts && !self.map.allows(initiator, place) {
+            self.violate(|| {
+                format!("a write of member {initiator} arrives at {memory}:{offset:#x}+{len:#x}, which is not granted any more")
+            });
+        }
+        let Place::Entry { from, within, .. } = place else {
+            return;
+        };
+        if initiator != from
+            || within + len as u64 != self.map.entry_bytes
+            || self.agents[from].lies
+        {
+            return;
+        }
+        let ring = &mut self.rings[from][memory];
+        if epoch != ring.epoch || epoch == 0 {
+            self.tally.stale += u64::from(epoch != 0);
+            return;
+        }
+        ring.arrived += 1;
+        let backlog = ring.arrived.saturating_sub(ring.taken);
+        if backlog > self.map.entries {
+            self.violate(|| {
+                format!("member {from} has overwritten an entry that member {memory} has not taken")
+            });
+        }
+    }
+
+    /// A write of `member`, sent.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn write(
+        &mut self,
+        member: usize,
+        memory: usize,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Refused> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let place = if memory < MEMBERS {
+            self.map.find(memory, offset, data.len() as u64)
+        } else {
+            Place::Nowhere
+        };
+        let class = Map::class(place, data.len());
+        let there = self
+            .pcie
+            .write(member, memory, offset, data, class, self.now)?;
+        let mut first = [0; 8];
+        let known = data.len().min(8);
+        first[..known].copy_from_slice(&data[..known]);
+        let happened = Happened::Wrote(memory, offset, data.len(), u64::from_le_bytes(first));
+        self.trace
+            .note(self.tally.events, self.now, member, happened);
+        if member != 0 && !self.map.allows(member, place) {
+            self.violate(|| {
+                format!(
+                    "member {member} writes {} bytes to {memory}:{offset:#x}, which it may not",
+                    data.len()
+                )
+            });
+        }
+        if let Place::Entry { from, within, .. } = place {
+            if within + data.len() as u64 == self.map.entry_bytes && from == member {
+                self.rings[from][memory].sent += 1;
+                self.watch_message(from, memory, data);
+            }
+        }
+        if !self.by_notice && memory != member {
+            let reaction = self.reaction();
+            self.wake(memory, there + reaction);
+        }
+        Ok(())
+    }
+
+    /// A read of `member`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn read(
+        &mut self,
+        member: usize,
+        memory: usize,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), Refused> {
+        let place = if memory < MEMBERS {
+            self.map.find(memory, offset, buffer.len() as u64)
+        } else {
+            Place::Nowhere
+        };
+        let class = Map::class(place, buffer.len());
+        self.pcie
+            .read(member, memory, offset, buffer, class, self.now)?;
+        self.inspect();
+        if member != memory {
+            let happened = Happened::Read(memory, offset, buffer.len());
+            self.trace
+                .note(self.tally.events, self.now, member, happened);
+            if member != 0 {
+                self.violate(|| format!("member {member} reads the memory of member {memory}"));
+            }
+        } else if let Place::Entry {
+            from, within: 0, ..
+        } = place
+        {
+            if buffer.len() as u64 == self.map.entry_bytes {
+                let happened = Happened::Read(memory, offset, buffer.len());
+                self.trace
+                    .note(self.tally.events, self.now, member, happened);
+                self.take_entry(from, memory, buffer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers in which ring, under which epoch, a message was sent.
+    fn watch_message(&mut self, from: usize, to: usize, entry: &[u8]) {
+        // Opcode SEND in a request of 64 bytes that is written as a whole.
+        if entry.len() != 64 || entry[54] != 1 || entry[0] != 2 {
+            return;
+        }
+        let number = u64::from_le_bytes(entry[16..24].try_into().unwrap_or_default());
+        let epoch = u32::from_le_bytes(entry[60..64].try_into().unwrap_or_default());
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.ring = (from, to, epoch);
+        }
+    }
+
+    /// A message came to an inbox.
+    pub fn execute(&mut self, from: usize, to: usize, message: &[u8]) {
+        if self.agents[from].lies || self.agents[to].lies {
+            return;
+        }
+        let number = message
+            .first_chunk()
+            .map_or(0, |number| u64::from_le_bytes(*number));
+        let now = self.rings[from][to].epoch;
+        let Some(message) = self.messages.get_mut(&number) else {
+            self.violate(|| {
+                format!("member {to} got a message from member {from} that nobody sent")
+            });
+            return;
+        };
+        message.executed += 1;
+        let Message { executed, ring } = *message;
+        if executed != 1 {
+            self.violate(|| format!("message {number} was executed {executed} times"));
+        }
+        if (ring.0, ring.1) == (from, to) && ring.2 != now {
+            self.violate(|| {
+                format!(
+                    "message {number} of epoch {} was executed in epoch {now}",
+                    ring.2
+                )
+            });
+        }
+    }
+
+    fn take_entry(&mut self, from: usize, to: usize, entry: &[u8]) {
+        let ring = &mut self.rings[from][to];
+        ring.taken += 1;
+        let expected = ring.epoch;
+        let epoch = entry
+            .last_chunk::<4>()
+            .map_or(0, |epoch| u32::from_le_bytes(*epoch));
+        if epoch != expected && !self.agents[from].lies {
+            self.violate(|| {
+                format!("member {to} takes an entry of epoch {epoch} from member {from}, their epoch is {expected}")
+            });
+        }
+    }
+
+    /// A flush by `member`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn flush(&mut self, member: usize, memory: usize) -> Result<(), Refused> {
+        self.pcie.flush(member, memory, self.now)?;
+        self.trace.note(
+            self.tally.events,
+            self.now,
+            member,
+            Happened::Flushed(memory),
+        );
+        self.inspect();
+        Ok(())
+    }
+
+    /// The rings between two members begin anew.
+    pub fn begin_rings(&mut self, one: usize, other: usize, epoch: u32) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.rings[from][to] = Traffic {
+                epoch,
+                ..Traffic::default()
+            };
+        }
+    }
+}
+
+impl World {
+    /// `member` does not believe `peer` any more: right only if that lies, or is off.
+    pub fn ring_fault(&mut self, member: usize, peer: usize, fault: idc::ring::PeerFault) {
+        if self.agents[member].power == Power::Off {
+            return;
+        }
+        self.say(member, format!("leaves member {peer}: {fault}"));
+        let agents = [self.agents[member], self.agents[peer]];
+        if agents
+            .iter()
+            .any(|agent| agent.lies || agent.power == Power::Off)
+        {
+            let delay = self.rng.magnitude(5_000_000);
+            self.after(
+                delay,
+                Event::Lose(if agents[0].lies { member } else { peer }),
+            );
+        } else {
+            self.violate(|| format!("member {member} finds a fault of member {peer}: {fault}"));
+        }
+    }
+}
