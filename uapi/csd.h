@@ -673,13 +673,14 @@ struct csd_pipeline_cancel {
 #define CSD_EVENT_DRIVE_BOUND		1
 #define CSD_EVENT_DRIVE_GONE		2
 #define CSD_EVENT_DRIVE_RESET		3	/* detail: 0 done, else errno */
-#define CSD_EVENT_AEN			4	/* detail: completion DW0 of the Asynchronous Event Request */
+#define CSD_EVENT_AEN			4	/* detail: DW0 of the request's completion */
 #define CSD_EVENT_MESH_CREATED		5
 #define CSD_EVENT_MESH_DESTROYED	6
 #define CSD_EVENT_PEER_LOST		7
 #define CSD_EVENT_RING_FAULT		8	/* peer: the sender; detail: reason */
 #define CSD_EVENT_PIPELINE_DONE		9	/* detail: pipeline number */
-#define CSD_EVENT_PIPELINE_FAILED	10	/* drive: where it failed; peer: the first drive; detail: number */
+/* drive: where it failed; peer: the first drive; detail: pipeline number */
+#define CSD_EVENT_PIPELINE_FAILED	10
 #define CSD_EVENT_PIPELINE_CANCELLED	11	/* detail: pipeline number */
 
 /**

@@ -202,7 +202,7 @@ impl Failure {
     /// Member, stage, code, offset as a failing response carries them inline; the status travels in
     /// the response's own field.
     #[must_use]
-    pub fn to_wire(&self) -> [u8; Self::WIRE_BYTES] {
+    pub fn to_wire(self) -> [u8; Self::WIRE_BYTES] {
         let mut wire = [0; Self::WIRE_BYTES];
         let value = u128::from(self.member.get())
             | (u128::from(self.stage.0) << 16)
