@@ -121,18 +121,12 @@ fn places(mesh: &Mesh) -> String {
 pub(super) fn members_table(mesh: &Mesh) -> Table {
     let mut table = Table::new(&["MEMBER", ">ID", "STATE", "RINGS IN", ">RING BYTES"]);
     for member in &mesh.members {
-        let host = member.drive == CSD_MEMBER_HOST;
-        let bytes = if host {
-            mesh.info.host_bytes
-        } else {
-            member.ring_bytes
-        };
         table.row([
             member_name(member.drive),
             member.member.to_string(),
             member_state(member.state).into(),
             memory_name(member.memory).into(),
-            size(bytes),
+            size(member.ring_bytes),
         ]);
     }
     table
