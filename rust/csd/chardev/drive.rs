@@ -222,6 +222,9 @@ pub(super) fn probe_memory(registry: &Registry, probe: &mut csd_drive_probe_memo
     let kind = match probe.memory {
         uapi::CSD_MEMORY_CMB => MemoryKind::Cmb,
         uapi::CSD_MEMORY_PMR => MemoryKind::Pmr,
+        other if other & !(uapi::CSD_MEMORY_CMB | uapi::CSD_MEMORY_PMR) != 0 => {
+            return Err(EOPNOTSUPP);
+        }
         _ => return Err(EINVAL),
     };
     let slot: Arc<Slot> = registry.slot(probe.drive)?;
