@@ -16,7 +16,7 @@ use super::super::pipeline::report::{
 use super::super::status::{Completion, StageId, Status};
 use super::chain::Pool;
 use super::inlet::Inlet;
-use super::outlet::Outlet;
+use super::outlet::{Outlet, NO_OUTLET};
 use super::platform::Platform;
 use super::shared::{Purpose, Sent, Shared, Tag};
 use super::stream::{Stream, FAILED, FREE, NEXT_GONE, NEXT_UNASKED};
@@ -86,7 +86,7 @@ impl Stream {
             // answer to its next data; then it cancels.
             return any;
         }
-        self.settle_next(platform);
+        self.settle(platform);
         let answers = u32::from(self.cancel.is_due());
         self.messages = self.messages.wrapping_add(answers);
         let _ = self.write_reports(shared, pool, platform);
@@ -106,11 +106,11 @@ impl Stream {
         true
     }
 
-    /// Has what was written into the next hop's buffers arrive. A next hop that answers vouches for
-    /// it; one that was never asked or is silent does not, and whoever hears of the end may give
-    /// the memory to somebody else.
-    pub(super) fn settle_next<P: Platform>(&self, platform: &mut P) {
-        if self.has_next() {
+    /// Has what this hop wrote arrive: into the next hop's buffers, the result's ring or the sink's
+    /// buffers. A next hop that answers vouches for it; one that was never asked or is silent does
+    /// not, and whoever hears of the end may give the memory to somebody else.
+    pub(super) fn settle<P: Platform>(&self, platform: &mut P) {
+        if self.outlet.kind != NO_OUTLET {
             // An error means that the memory is gone, and then nothing can arrive there.
             let _ = platform.flush(self.outlet.base.memory);
         }

@@ -53,7 +53,7 @@ impl Stream {
         self.outlet = Outlet::default();
         let prepared = self.prepare(descriptor, origin, shared, pool, platform);
         if let Err(failure) = prepared {
-            self.settle_next(platform);
+            self.settle(platform);
             self.chain.clear(pool);
             self.inlet = Inlet::default();
             self.outlet = Outlet::default();

@@ -15,6 +15,8 @@ use super::platform::{Platform, StorageError, StorageRequest};
 use super::shared::{Key, Purpose, Sent, Shared, Tag, LAST, NO_BUFFER};
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
+/// Not known yet.
+pub(super) const NO_OUTLET: u8 = 0;
 /// The result goes to the next hop.
 pub(super) const NEXT_HOP: u8 = 1;
 /// The result goes to the host's window.
@@ -26,7 +28,7 @@ pub(super) const NAMESPACE: u8 = 3;
 #[derive(Clone, Copy, Default, FromZeros, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Outlet {
-    /// One of the three above.
+    /// One of the four above.
     pub(super) kind: u8,
     /// A buffer is being filled: `current`.
     filling: bool,
