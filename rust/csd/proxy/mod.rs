@@ -186,7 +186,8 @@ impl Proxy {
                 next => {
                     idle();
                     let ms = match next {
-                        Next::After(ms) => ms,
+                        // A time that has passed must not make a turn out of every wait.
+                        Next::After(ms) => ms.max(1),
                         _ => u32::MAX,
                     };
                     if kick.wait_timeout(ms) == Wake::Stop {
