@@ -315,10 +315,7 @@ impl Book {
     pub fn serve(&mut self, sim: &Sim) {
         let completed = std::mem::take(&mut sim.world.borrow_mut().completed);
         for (who, command, completion) in completed {
-            let job = self
-                .jobs
-                .iter()
-                .position(|job| job.stream == command && job.is_open());
+            let job = self.jobs.iter().position(|job| job.stream == command);
             match job {
                 Some(index) if self.jobs[index].task.source == who => {
                     self.end(sim, index, &completion);
@@ -371,13 +368,12 @@ impl Book {
         let tainted = Self::is_tainted(sim, job);
         let mut world = sim.world.borrow_mut();
         job.ended = world.now;
+        world.count_end(completion.failure.status);
         if completion.failure.status.is_ok() {
-            world.tally.done += 1;
             if !tainted {
                 self.check_done(sim, index, completion, &expected, &mut world);
             }
         } else {
-            world.tally.failed += 1;
             if !tainted && !job.explains(completion, &expected, &world) {
                 let (stream, failure) = (job.stream, completion.failure);
                 world.violate(|| {
@@ -659,7 +655,7 @@ impl Book {
             });
             job.phase = Phase::Ended;
             job.ended = now;
-            world.tally.failed += 1;
+            world.count_end(failure.status);
         }
         job.aborting = Some(failure.status);
         world.wake(0, now);

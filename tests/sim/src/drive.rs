@@ -40,6 +40,8 @@ pub struct Hands {
     latency: Ns,
     /// One in so many storage requests fails; 0: none.
     pub storage_errors: u64,
+    /// One in so many storage requests takes longer than any deadline; 0: none.
+    pub storage_stalls: u64,
     /// One in so many streams finds no scratch memory; 0: none.
     pub scratch_errors: u64,
     scratch: Vec<Option<Vec<u8>>>,
@@ -87,6 +89,7 @@ impl Drive {
                 queue_depth: rng.pick(&[1, 2, 4, 16]),
                 latency: rng.range(2_000, 200_000),
                 storage_errors: 0,
+                storage_stalls: 0,
                 scratch_errors: 0,
                 scratch: vec![None; STREAMS],
                 inbox: 0,
@@ -317,6 +320,9 @@ impl Platform for Body<'_> {
         let mut delay = hands.rng.range(hands.latency / 2, hands.latency * 2);
         if hands.rng.one_in(200) {
             delay += hands.rng.magnitude(5_000_000);
+        }
+        if hands.storage_stalls != 0 && hands.rng.one_in(hands.storage_stalls) {
+            delay += hands.rng.range(500_000_000, 5_000_000_000);
         }
         world.after(delay, Event::Storage(hands.me, hands.last_id));
         Ok(())

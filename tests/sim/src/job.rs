@@ -14,7 +14,7 @@ use idc::member::Location;
 use idc::pipeline::descriptor::{Builder, HopSpec, PipelineSpec, Sink, Source};
 use idc::pipeline::report::{Report, State};
 use idc::range::Range;
-use idc::status::{Completion, Status};
+use idc::status::{Completion, StageId, Status};
 use idc::window::WindowRef;
 
 /// Where the result goes.
@@ -235,12 +235,15 @@ impl Job {
         let reset = |pair: &(usize, usize)| {
             self.crosses(pair.0, pair.1) && (pair.0 == named || pair.1 == named)
         };
+        let at_storage = [StageId::SOURCE, StageId::SINK].contains(&failure.stage);
+        let stalled = world.storage_stalls && at_storage && self.members.contains(&named);
         // A drive that came back joins the others one by one.
         let troubled_beside = (1..world.troubled.len())
             .any(|other| world.troubled[other] && self.crosses(other, named));
         match failure.status {
             Status::CANCELLED => self.cancelled,
             Status::STORAGE_ERROR => world.storage_errors,
+            Status::DEADLINE if stalled => true,
             Status::NO_MEMORY => world.scratch_errors,
             Status::SINK_FULL => matches!(self.task.target, Target::Disk(_, _, limit)
                 if expected.output.as_ref().is_none_or(|output| output.len() as u64 > limit)),

@@ -97,7 +97,7 @@ pub fn run(scenario: &Scenario, events: u64) -> Result<Tally, Broken> {
         world.violate(|| format!("panic: {}", words.unwrap_or_default()));
     }
     match world.violation.take() {
-        None => Ok(world.tally),
+        None => Ok(world.tally.clone()),
         Some(why) => Err(Broken {
             seed: scenario.seed,
             why,

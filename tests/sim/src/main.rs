@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         match csd_sim::run(&Scenario::new(seed), LONGEST) {
             Ok(tally) => {
                 events += tally.events;
-                done += tally.done;
+                done += tally.ends.get("ok").copied().unwrap_or(0);
             }
             Err(broken) if options.survey => {
                 println!(

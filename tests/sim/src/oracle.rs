@@ -329,7 +329,7 @@ pub fn table(rng: &mut Rng, bytes: usize, delimiter: u8) -> Vec<u8> {
             data.push(b'\r');
         }
         data.push(b'\n');
-        if rng.one_in(3000) {
+        if rng.one_in(1000) {
             data.extend(std::iter::repeat_n(
                 b'y',
                 rng.pick(&[5000, 20_000, MAX_RECORD, MAX_RECORD + 1]),

@@ -29,6 +29,8 @@ pub struct Trouble {
     pub pauses: bool,
     /// Storage requests fail.
     pub storage: bool,
+    /// Storage requests take longer than the deadline.
+    pub stalls: bool,
     /// Working memory is short.
     pub scratch: bool,
     /// Users close results.
@@ -46,7 +48,7 @@ pub struct Trouble {
 impl Trouble {
     fn random(rng: &mut Rng) -> Self {
         let mut trouble = Trouble::default();
-        match rng.below(10) {
+        match rng.below(11) {
             0 | 1 => {}
             2 => trouble.pauses = true,
             3 => trouble.storage = true,
@@ -55,10 +57,12 @@ impl Trouble {
             6 => trouble.crashes = true,
             7 => trouble.resets = true,
             8 => trouble.lies = true,
+            9 => trouble.stalls = true,
             _ => {
                 trouble.pauses = rng.one_in(2);
                 trouble.storage = rng.one_in(3);
                 trouble.scratch = rng.one_in(3);
+                trouble.stalls = rng.one_in(4);
                 trouble.cancels = rng.one_in(2);
                 trouble.hangs = rng.one_in(4);
                 trouble.crashes = rng.one_in(3);
@@ -183,6 +187,7 @@ impl Scenario {
         world.trace = Trace::new(self.trace);
         world.storage_errors = trouble.storage;
         world.scratch_errors = trouble.scratch;
+        world.storage_stalls = trouble.stalls;
         for agent in &mut world.agents {
             let slow = rng.magnitude(30);
             agent.access = 10 * slow;
@@ -200,10 +205,11 @@ impl Scenario {
             disk.resize(disk.len().next_multiple_of(4096) + SINK_ROOM * SINKS, 0xee);
             drive.hands.disk = disk;
             drive.hands.storage_errors = if trouble.storage { 40 } else { 0 };
+            drive.hands.storage_stalls = if trouble.stalls { 60 } else { 0 };
             drive.hands.scratch_errors = if trouble.scratch { 10 } else { 0 };
             drives.push(RefCell::new(drive));
         }
-        let short = trouble.hangs || trouble.crashes || trouble.lies;
+        let short = trouble.hangs || trouble.crashes || trouble.lies || trouble.stalls;
         let mut tasks = Vec::new();
         let count = if self.only_calls.is_some() {
             0

@@ -11,9 +11,9 @@ use crate::mutant::Mutant;
 use crate::pcie::{Arrived, Pcie, Refused, MEMBERS};
 use crate::rng::Rng;
 use crate::trace::{Happened, Trace, KEPT};
-use idc::status::Completion;
+use idc::status::{Completion, Status};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// Virtual nanoseconds.
 pub type Ns = u64;
@@ -77,7 +77,7 @@ pub enum Power {
 }
 
 /// What is counted over a run.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
     /// Accesses, arrivals, polls, storage requests and host actions together.
     pub events: u64,
@@ -87,10 +87,8 @@ pub struct Tally {
     pub arrivals: u64,
     /// Polls of drives.
     pub polls: u64,
-    /// Pipelines that ended well.
-    pub done: u64,
-    /// Pipelines that ended early.
-    pub failed: u64,
+    /// Pipelines by the name of the status with which they ended.
+    pub ends: BTreeMap<&'static str, u64>,
     /// Messages that the host sent.
     pub calls: u64,
     /// Entries of an old epoch that came late.
@@ -155,6 +153,8 @@ pub struct World {
     pub by_notice: bool,
     /// Storage requests may fail.
     pub storage_errors: bool,
+    /// Storage requests may take longer than any deadline.
+    pub storage_stalls: bool,
     /// There may be no scratch memory.
     pub scratch_errors: bool,
     /// Members that lie, hang or lose their power sooner or later.
@@ -216,6 +216,7 @@ impl World {
             agents: [agent; MEMBERS],
             by_notice: false,
             storage_errors: false,
+            storage_stalls: false,
             scratch_errors: false,
             troubled: [false; MEMBERS],
             lost: [false; MEMBERS],
@@ -230,6 +231,11 @@ impl World {
             arrived: Vec::new(),
             wakes: Default::default(),
         }
+    }
+
+    /// A pipeline has ended with `status`.
+    pub fn count_end(&mut self, status: Status) {
+        *self.tally.ends.entry(status.name()).or_default() += 1;
     }
 
     /// Whether anything is wrong with any member or ring.
@@ -418,7 +424,8 @@ impl World {
         }
         ring.arrived += 1;
         let backlog = ring.arrived.saturating_sub(ring.taken);
-        if backlog > self.map.entries {
+        // Who gives credit that was not earned gets what it deserves.
+        if backlog > self.map.entries && !self.agents[memory].lies {
             self.violate(|| {
                 format!("member {from} has overwritten an entry that member {memory} has not taken")
             });
