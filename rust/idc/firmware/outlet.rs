@@ -372,6 +372,7 @@ impl Outlet {
                 Ok(self.done)
             }
             _ => {
+                self.closed = true;
                 let sent = self.filling && self.fill != 0 && self.send(key, shared, platform)?;
                 let left = self.filling && self.fill != 0;
                 if !left && self.busy == 0 {

@@ -347,7 +347,8 @@ impl Host {
 
     /// A drive comes back as new: its memory is zero, its rings have epochs of their own.
     fn rejoin(&mut self, sim: &Sim, who: usize) {
-        if self.book.uses(who) {
+        let known = |other| other != who && self.is_attached(sim, other, who);
+        if self.book.uses(who) || (0..=sim.drives.len()).any(known) {
             sim.world.borrow_mut().after(1_000_000, Event::Rejoin(who));
             return;
         }
