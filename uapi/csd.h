@@ -7,7 +7,8 @@
  *
  *  - size smaller than the first published layout: EINVAL
  *  - size larger than the kernel's and the tail is not all zero: E2BIG
- *  - size larger and the tail is zero: accepted, the tail stays untouched
+ *  - size larger and the tail is zero: accepted, the tail stays untouched;
+ *    more than a page is E2BIG all the same, as with clone3(2)
  *  - smaller than the kernel's: missing members read as zero
  *
  * Errors common to all calls:

@@ -83,8 +83,8 @@ pub(crate) enum DriveEvent {
 
 /// Hears of drives coming, going and reporting. Process context; may sleep; no lock is held.
 pub(crate) trait Observer: Send + Sync {
-    /// The drive is ready.
-    fn bound(&self, drive: &Arc<Drive>);
+    /// The drive is ready. With an error it is not bound after all.
+    fn bound(&self, drive: &Arc<Drive>) -> Result;
     /// The drive is about to go.
     fn removing(&self, drive: &Arc<Drive>);
     /// Something happened.
@@ -226,12 +226,17 @@ impl Drive {
     }
 
     /// Puts the drive into the registry and tells the observer.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOMEM`: nobody knows the drive then.
     pub(crate) fn announce(self: &Arc<Self>) -> Result {
         global::with_registry(|registry| registry.insert(self.clone()))?;
-        if let Some(observer) = observer() {
-            observer.bound(self);
-        }
-        Ok(())
+        observer()
+            .map_or(Ok(()), |observer| observer.bound(self))
+            .inspect_err(|_| {
+                global::with_registry(|registry| registry.remove(self.index));
+            })
     }
 
     /// Takes the drive out of the registry and tells the observer.

@@ -202,8 +202,9 @@ impl Registry {
 }
 
 impl Observer for Registry {
-    fn bound(&self, drive: &Arc<Drive>) {
-        let added = Slot::new(drive.clone()).and_then(|slot| {
+    fn bound(&self, drive: &Arc<Drive>) -> Result {
+        let slot = Slot::new(drive.clone())?;
+        {
             let mut slots = self.slots.lock();
             slots.reserve(1, GFP_KERNEL)?;
             let before = slots
@@ -212,16 +213,10 @@ impl Observer for Registry {
                 .count();
             slots
                 .insert_within_capacity(before, slot)
-                .map_err(|_| ENOMEM)
-        });
-        match added {
-            Ok(()) => self.post(Event::new(uapi::CSD_EVENT_DRIVE_BOUND).drive(drive.index())),
-            Err(error) => dev_err!(
-                drive.device(),
-                "bound, but not usable in meshes: error {}\n",
-                error.to_errno()
-            ),
+                .map_err(|_| ENOMEM)?;
         }
+        self.post(Event::new(uapi::CSD_EVENT_DRIVE_BOUND).drive(drive.index()));
+        Ok(())
     }
 
     fn removing(&self, drive: &Arc<Drive>) {
