@@ -263,6 +263,7 @@ impl Firmware {
         else {
             return;
         };
+        stream.storage_ended = true;
         if buffer & SINK_TAG == 0 {
             stream.inlet.read_done(buffer, result);
             return;

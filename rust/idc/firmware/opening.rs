@@ -71,6 +71,7 @@ impl Stream {
         self.aborted = false;
         self.winding_down = false;
         self.cancel_sent = false;
+        self.storage_ended = false;
         self.last_data = Due::default();
         self.cancel = Due::default();
         self.open = Due::default();

@@ -224,6 +224,20 @@ impl Outlet {
         Ok(true)
     }
 
+    /// Hands on a full buffer that found no credit, or the storage busy, also when no more data comes.
+    /// Returns whether it went.
+    pub(super) fn hand_on<P: Platform>(
+        &mut self,
+        key: &Key,
+        shared: &mut Shared,
+        platform: &mut P,
+    ) -> Result<bool, Failure> {
+        if self.kind == HOST_WINDOW || !self.filling || self.fill != self.chunk_bytes {
+            return Ok(false);
+        }
+        self.send(key, shared, platform)
+    }
+
     /// Hands on the buffer that is being filled. Returns whether it went.
     fn send<P: Platform>(
         &mut self,

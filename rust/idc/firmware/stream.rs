@@ -83,6 +83,8 @@ pub(super) struct Stream {
     pub(super) asked_open: u16,
     pub(super) asked_cancel: u16,
     pub(super) cancel_sent: bool,
+    /// A storage request has ended since the last look.
+    pub(super) storage_ended: bool,
     pub(super) first_stage: u16,
     pub(super) all_stages: u16,
     /// Bytes of the descriptor that waits in the next hop's buffer.
@@ -185,9 +187,10 @@ impl Stream {
             RUNNING => self.flow(shared, pool, platform),
             _ => return self.wind_down(shared, pool, now, platform),
         };
+        let storage_ended = core::mem::take(&mut self.storage_ended);
         match moved {
-            Ok(true) => self.progress_at = now,
-            Ok(false) => self.check_deadline(shared, now),
+            Ok(moved) if moved || storage_ended => self.progress_at = now,
+            Ok(_) => self.check_deadline(shared, now),
             Err(failure) => self.fail(failure),
         }
         self.hold(shared, now, platform);
@@ -226,11 +229,13 @@ impl Stream {
         self.fail(failure.with_offset(self.outlet.written));
     }
 
-    /// Tells the hop before that the host is slow, not we.
+    /// Tells the hop before that the host is slow, not we; or that all goes on here, though the
+    /// answer to its last chunk has to wait for the end.
     fn hold<P: Platform>(&mut self, shared: &mut Shared, now: u64, platform: &mut P) {
-        if !self.outlet.awaits_host || self.phase != RUNNING {
+        let goes_on = self.outlet.awaits_host || self.progress_at == now;
+        if self.phase != RUNNING {
             self.hold_at = now.saturating_add(self.hold_every);
-        } else if now >= self.hold_at && !self.is_source() {
+        } else if goes_on && now >= self.hold_at && !self.is_source() {
             self.pass_hold(shared, platform);
             self.hold_at = now.saturating_add(self.hold_every);
         }
@@ -245,11 +250,12 @@ impl Stream {
         }
     }
 
-    /// The next hop says that the host is slow.
+    /// The next hop says that it is at work, or that the host is slow.
     pub(super) fn held<P: Platform>(&mut self, shared: &mut Shared, now: u64, platform: &mut P) {
         self.progress_at = now;
         if !self.is_source() {
             self.pass_hold(shared, platform);
+            self.hold_at = now.saturating_add(self.hold_every);
         }
     }
 
@@ -319,6 +325,7 @@ impl Stream {
             any = true;
         }
         any |= self.inlet.read_ahead(&self.key, shared, platform)?;
+        any |= self.outlet.hand_on(&self.key, shared, platform)?;
         let slot = usize::from(self.key.slot);
         let lost = shared.failure(Status::INTERNAL, StageId::NONE);
         let mut scratch = platform.take_scratch(slot).ok_or(lost)?;
