@@ -3,21 +3,20 @@
 //! The host: its ends of the rings, the messages that it sends, and what it does about drives that are
 //! lost.
 //!
-//! Owns the order of the steps of a loss, a return and a reset, as the module takes them; each step
-//! may come any time after the one before. Pipelines are in `book`.
+//! Owns the messages and what their answers must be. Losses and resets are in `rings`, pipelines in
+//! `book`.
+
+mod rings;
 
 use crate::book::Book;
-use crate::drive::{member, zeroed, Drive};
+use crate::drive::{member, zeroed};
 use crate::pcie::MEMBERS;
 use crate::rng::Rng;
 use crate::sim::{Port, Sim};
-use crate::world::{Event, Message, Power};
+use crate::world::{Event, Message};
 use idc::entry::{Opcode, Request, Response};
 use idc::ipc::{Arrival, Ipc, SendError};
-use idc::member::Location;
-use idc::memory::Memory as _;
 use idc::mesh::MeshTable;
-use idc::ring::RingLayout;
 use idc::status::Status;
 use std::collections::BTreeMap;
 
@@ -217,7 +216,7 @@ impl Host {
         let mut payload = vec![0; self.rng.range(8, room.max(8) as u64) as usize];
         self.rng.fill(&mut payload);
         self.last_number += 1;
-        let number = self.last_number << 8 | 0xc5;
+        let number = (self.last_number << 8) | 0xc5;
         payload[..8].copy_from_slice(&number.to_le_bytes());
         let ping = self.rng.one_in(2);
         let target = self.rng.index(drives + 1);
@@ -283,235 +282,6 @@ impl Host {
                     world.violate(|| format!("message {number} was executed {executed} times"));
                 }
             }
-        }
-    }
-
-    /// A drive is found to be lost.
-    fn lose(&mut self, sim: &Sim, lost: usize) {
-        let mut world = sim.world.borrow_mut();
-        if world.lost[lost] {
-            return;
-        }
-        world.lost[lost] = true;
-        world.say(0, format!("gives up member {lost}"));
-        world.agents[lost].power = Power::Off;
-        world.agents[lost].fuse = None;
-        for memory in 0..MEMBERS {
-            world.pcie.drop_posted(lost, memory, |_, _| true);
-        }
-        let mut last = 0;
-        for other in (0..=sim.drives.len()).filter(|other| *other != lost) {
-            self.set_pair(other, lost, Pair::Lost);
-            let delay = self.rng.magnitude(500_000);
-            world.after(delay, Event::Detach(other, lost));
-            last = last.max(delay);
-        }
-        world.after(last + 1, Event::Bury(lost));
-    }
-
-    fn detach(&mut self, sim: &Sim, who: usize, from: usize) {
-        // Unless they have joined again since.
-        if matches!(self.broken[who][from], Pair::Whole | Pair::Half) {
-            return;
-        }
-        {
-            let mut world = sim.world.borrow_mut();
-            if world.agents[who].power == Power::Off {
-                return;
-            }
-            world.say(who, format!("is told to leave member {from}"));
-            world.rings[from][who].epoch = 0;
-        }
-        if who == 0 {
-            self.ipc.detach(member(from));
-            self.abandon(sim);
-        } else {
-            sim.drives[who - 1]
-                .borrow_mut()
-                .firmware
-                .detach_peer(member(from));
-        }
-        let mut world = sim.world.borrow_mut();
-        let now = world.now;
-        world.wake(who, now);
-    }
-
-    fn bury(&mut self, sim: &Sim, lost: usize) {
-        self.book.fail_member(sim, lost);
-        let mut world = sim.world.borrow_mut();
-        if self.rejoin {
-            let delay = self.rng.magnitude(50_000_000);
-            world.after(delay, Event::Rejoin(lost));
-        }
-    }
-
-    /// A drive comes back as new: its memory is zero, its rings have epochs of their own.
-    fn rejoin(&mut self, sim: &Sim, who: usize) {
-        let known = |other| other != who && self.is_attached(sim, other, who);
-        if self.book.uses(who) || (0..=sim.drives.len()).any(known) {
-            sim.world.borrow_mut().after(1_000_000, Event::Rejoin(who));
-            return;
-        }
-        let mut world = sim.world.borrow_mut();
-        world.say(who, "comes back".into());
-        let map = world.map.clone();
-        for initiator in 0..MEMBERS {
-            // What was sent to its rings before comes late; the rest the reset has swallowed.
-            world.pcie.drop_posted(initiator, who, |offset, len| {
-                let place = map.find(who, offset as u64, len as u64);
-                matches!(
-                    place,
-                    crate::map::Place::Window(_) | crate::map::Place::Nowhere
-                )
-            });
-        }
-        world.pcie.set_gone(who, false);
-        world.pcie.own(who).fill(0);
-        let agent = &mut world.agents[who];
-        agent.power = Power::On;
-        agent.lies = false;
-        drop(world);
-        let mut drive = sim.drives[who - 1].borrow_mut();
-        let disk = std::mem::take(&mut drive.hands.disk);
-        let block_bytes = drive.hands.block_bytes;
-        *drive = Drive::new(who, self.rng.fork());
-        drive.hands.disk = disk;
-        drive.hands.block_bytes = block_bytes;
-        drop(drive);
-        self.book.returned(who, &self.table);
-        let mut world = sim.world.borrow_mut();
-        world.lost[who] = false;
-        for other in (0..=sim.drives.len()).filter(|other| *other != who) {
-            if world.lost[other] {
-                continue;
-            }
-            self.set_pair(other, who, Pair::Apart);
-            let delay = self.rng.magnitude(500_000);
-            world.after(delay, Event::Join(other, who));
-        }
-    }
-
-    fn set_pair(&mut self, one: usize, other: usize, pair: Pair) {
-        self.broken[one][other] = pair;
-        self.broken[other][one] = pair;
-    }
-
-    /// The rings between two members are to begin anew while all others go on.
-    fn reset(&mut self, sim: &Sim, one: usize, other: usize) {
-        let mut world = sim.world.borrow_mut();
-        if self.broken[one][other] != Pair::Whole {
-            return;
-        }
-        self.set_pair(one, other, Pair::Apart);
-        world.tally.faults += 1;
-        world.resets.push((one, other));
-        world.say(one, format!("rings to and from member {other} are reset"));
-        let delays = [self.rng.magnitude(500_000), self.rng.magnitude(500_000)];
-        world.after(delays[0], Event::Detach(one, other));
-        world.after(delays[1], Event::Detach(other, one));
-        let quiet = delays[0].max(delays[1]) + self.rng.magnitude(2_000_000);
-        world.after(quiet, Event::Join(one, other));
-    }
-
-    fn layouts(&self, sim: &Sim, one: usize, other: usize) -> Option<(RingLayout, RingLayout)> {
-        let epoch = sim.world.borrow().rings[one][other].epoch;
-        let mut to = self.table.ring(member(one), member(other)).ok()?;
-        let mut back = self.table.ring(member(other), member(one)).ok()?;
-        to.epoch = epoch;
-        back.epoch = epoch;
-        Some((to, back))
-    }
-
-    fn is_attached(&self, sim: &Sim, who: usize, to: usize) -> bool {
-        if who == 0 {
-            self.ipc.is_attached(member(to))
-        } else {
-            let drive = sim.drives[who - 1].borrow();
-            drive.firmware.ipc().is_attached(member(to))
-        }
-    }
-
-    fn join(&mut self, sim: &Sim, one: usize, other: usize) {
-        if self.broken[one][other] != Pair::Apart {
-            return;
-        }
-        if self.is_attached(sim, one, other) || self.is_attached(sim, other, one) {
-            sim.world
-                .borrow_mut()
-                .after(10_000, Event::Join(one, other));
-            return;
-        }
-        self.set_pair(one, other, Pair::Half);
-        self.last_epoch += 1;
-        let mut world = sim.world.borrow_mut();
-        world.begin_rings(one, other, self.last_epoch);
-        let map = world.map.clone();
-        drop(world);
-        let mut port = Port::new(sim, 0);
-        for (from, to) in [(one, other), (other, one)] {
-            let ring = Location::of(member(to), map.ring(from, to));
-            let cell = Location::of(member(from), map.credit(from, to));
-            let cleared = port
-                .zero(ring, map.ring_bytes())
-                .and_then(|()| port.zero(cell, 64))
-                .and_then(|()| port.flush(ring.memory))
-                .and_then(|()| port.flush(cell.memory));
-            if cleared.is_err() {
-                return;
-            }
-        }
-        self.attach(sim, one, other);
-        let mut world = sim.world.borrow_mut();
-        let delay = self.rng.magnitude(200_000);
-        world.after(delay, Event::Attach(other, one));
-    }
-
-    fn attach(&mut self, sim: &Sim, who: usize, to: usize) {
-        let Some((out, back)) = self.layouts(sim, who, to) else {
-            return;
-        };
-        {
-            let mut world = sim.world.borrow_mut();
-            if world.agents[who].power == Power::Off {
-                return;
-            }
-            world.say(who, format!("joins member {to} under epoch {}", out.epoch));
-        }
-        let attached = if who == 0 {
-            self.ipc.attach(member(to), &out, &back)
-        } else {
-            let mut drive = sim.drives[who - 1].borrow_mut();
-            drive.firmware.attach_peer(member(to), &out, &back)
-        };
-        if who == 0 {
-            self.abandon(sim);
-        }
-        let mut world = sim.world.borrow_mut();
-        if let Err(error) = attached {
-            world.violate(|| format!("member {who} cannot join member {to}: {error}"));
-        }
-        let now = world.now;
-        world.wake(who, now);
-    }
-
-    /// Joins all members at the beginning.
-    pub fn attach_all(&mut self, sim: &Sim) {
-        let epoch = self.table.epoch();
-        let members = sim.drives.len();
-        for one in 0..=members {
-            for other in one + 1..=members {
-                sim.world.borrow_mut().begin_rings(one, other, epoch);
-            }
-        }
-        for drive in &sim.drives {
-            if let Err(error) = drive.borrow_mut().firmware.attach(&self.table) {
-                sim.world
-                    .borrow_mut()
-                    .violate(|| format!("attach: {error}"));
-            }
-        }
-        for other in 1..=members {
-            self.attach(sim, 0, other);
         }
     }
 }

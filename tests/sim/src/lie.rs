@@ -27,7 +27,7 @@ pub fn lie(sim: &Sim, rng: &mut Rng, book: &Book, liar: usize) {
     };
     let mut world = sim.world.borrow_mut();
     let agent = world.agents[liar];
-    if !agent.lies || agent.power != Power::On {
+    if !agent.lies || agent.exposed || agent.power != Power::On {
         return;
     }
     for _ in 0..rng.range(1, 4) {
@@ -133,7 +133,7 @@ fn credit(world: &mut World, rng: &mut Rng, liar: usize, to: usize) {
     } else {
         ring.epoch
     };
-    let cell = u64::from(epoch) << 32 | u64::from(head);
+    let cell = (u64::from(epoch) << 32) | u64::from(head);
     let at = world.map.credit(to, liar);
     put(world, liar, to, at, &cell.to_le_bytes());
 }
@@ -144,7 +144,7 @@ fn window(world: &mut World, rng: &mut Rng, liar: usize) {
         .map
         .windows()
         .iter()
-        .filter(|lent| lent.grantees & 1 << liar != 0 || lent.memory == liar)
+        .filter(|lent| lent.grantees & (1 << liar) != 0 || lent.memory == liar)
         .copied()
         .collect();
     if granted.is_empty() {

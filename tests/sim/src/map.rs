@@ -143,7 +143,7 @@ impl Map {
             Place::Window(id) => self
                 .windows
                 .iter()
-                .any(|lent| lent.id == id && lent.grantees & 1 << initiator != 0),
+                .any(|lent| lent.id == id && lent.grantees & (1 << initiator) != 0),
             Place::Nowhere => false,
         }
     }

@@ -318,7 +318,7 @@ impl Pcie {
     }
 
     fn drain(&mut self, initiator: usize, memory: usize) {
-        while self.waiting[memory] & 1 << initiator != 0 {
+        while self.waiting[memory] & (1 << initiator) != 0 {
             self.arrive(initiator, memory);
         }
     }
@@ -339,7 +339,7 @@ impl Pcie {
     ) -> Result<(), Refused> {
         let start = self.check(memory, offset, buffer.len())?;
         self.settle(memory, now);
-        if self.waiting[memory] & 1 << initiator != 0 {
+        if self.waiting[memory] & (1 << initiator) != 0 {
             let end = start + buffer.len();
             let path = &self.paths[initiator * MEMBERS + memory];
             let own = initiator == memory;
@@ -380,7 +380,7 @@ impl Pcie {
     /// Whether writes of `initiator` are on their way to `memory`.
     #[must_use]
     pub fn is_waiting(&self, initiator: usize, memory: usize) -> bool {
-        self.waiting[memory] & 1 << initiator != 0
+        self.waiting[memory] & (1 << initiator) != 0
     }
 
     /// `initiator` has lost its power: of what it sent last, a random part never arrives, and one write

@@ -103,7 +103,7 @@ impl<'a> Port<'a> {
         match world.map.find(at.memory.index(), at.offset, 8) {
             Place::Credit { to } => {
                 let ring = world.rings[self.me][to];
-                Some(u64::from(ring.epoch) << 32 | u64::from(ring.sent))
+                Some((u64::from(ring.epoch) << 32) | u64::from(ring.sent))
             }
             _ => None,
         }
@@ -148,7 +148,9 @@ impl Memory for Port<'_> {
         match self.mutant() {
             Some(Mutant::AnyEpoch) if value >> 32 != 0 => {
                 let epoch = self.incoming(at, 8).map(|(_, epoch)| epoch);
-                Ok(epoch.map_or(value, |epoch| u64::from(epoch) << 32 | value & 0xffff_ffff))
+                Ok(epoch.map_or(value, |epoch| {
+                    (u64::from(epoch) << 32) | (value & 0xffff_ffff)
+                }))
             }
             Some(Mutant::NoCredit) => Ok(self.all_taken(at).unwrap_or(value)),
             _ => Ok(value),

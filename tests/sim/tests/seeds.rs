@@ -54,6 +54,17 @@ fn known_seeds_hold() {
     );
 }
 
+/// Each of these once found a bug of the firmware that a change of the simulator has not hidden since.
+#[test]
+fn seeds_that_found_bugs_hold() {
+    for seed in [
+        405_941, // a last block that finds the storage busy has no deadline
+        522_801, // a full buffer that finds no credit waits for more data
+    ] {
+        run(seed);
+    }
+}
+
 #[test]
 fn fresh_seeds_hold() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
