@@ -74,14 +74,19 @@ t_nonsense() {
 
 it "an idle mesh costs no processor time and wakes nobody up" t_idle
 t_idle() {
-	local before after
+	local before after look
 	new_mesh
 	done_ok csdctl msg ping --from all
-	sleep 1
-	before=$(work_of_csd)
+	# Who looks again and again never is quiet; a straggler of the pings, on a busy host, is once
+	for look in 1 2 3; do
+		sleep 1
+		before=$(work_of_csd)
+		sleep 2
+		after=$(work_of_csd)
+		[ "$after" != "$before" ] || break
+		echo "# look $look: somebody was awake"
+	done
 	ne "$before" "" "csd's threads"
-	sleep 2
-	after=$(work_of_csd)
 	eq "$after" "$before" "time and context switches of csd's threads"
 	done_ok csdctl msg ping --from all
 	ne "$(work_of_csd)" "$after" "the same after pings: it would have been seen"
