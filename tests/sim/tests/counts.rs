@@ -48,3 +48,40 @@ fn a_message_is_one_posted_write() {
         assert!(messages > 2000, "{messages}");
     }
 }
+
+/// Pipelines without trouble: a drive never reads a peer's memory, not even to flush; results are
+/// flushed where they lie before they are announced, and the host's memory once at the end of a hop.
+#[test]
+fn a_pipeline_needs_no_reads_across_the_bus() {
+    let (mut pipelines, mut announced) = (0, 0);
+    for seed in 0..60 {
+        let sim = Scenario::new(seed).healthy().build();
+        csd_sim::drive(&sim, u64::MAX);
+        let world = sim.world.borrow();
+        assert_eq!(world.violation, None, "seed {seed}");
+        let ends = &world.tally.ends;
+        if ends.keys().any(|status| *status != "ok") {
+            continue;
+        }
+        pipelines += ends.values().sum::<u64>();
+        let drives = sim.drives.len();
+        let host = sim.host.borrow();
+        let hops: usize = host.book.jobs.iter().map(|job| job.members.len()).sum();
+        let mut at_the_end = 0;
+        for from in 1..=drives {
+            for to in (1..=drives).filter(|to| *to != from) {
+                let there = world.pcie.counts(from, to);
+                assert_eq!((there.reads, there.flushes), ([0; 3], 0), "{from} to {to}");
+            }
+            let to_host = world.pcie.counts(from, 0);
+            assert_eq!(to_host.reads, [0; 3], "{from} to the host");
+            at_the_end += to_host.flushes;
+            announced += world.pcie.counts(from, from).flushes;
+        }
+        assert_eq!(
+            at_the_end, hops as u64,
+            "one flush of the host's memory a hop"
+        );
+    }
+    assert!(pipelines > 50 && announced > 50, "{pipelines}, {announced}");
+}
