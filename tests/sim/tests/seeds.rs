@@ -65,10 +65,17 @@ fn seeds_that_found_bugs_hold() {
     }
 }
 
+/// With `make check-all` no two runs try the same; `make check` goes through one range in order, so
+/// that a submission is not held up by what an earlier one broke.
 #[test]
-fn fresh_seeds_hold() {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let first = now.as_nanos() as u64;
+fn seeds_nobody_chose_hold() {
+    let drawn = std::env::var_os("CSD_CHECK_ALL").is_some();
+    let first = if drawn {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        now.as_nanos() as u64
+    } else {
+        1_000_000
+    };
     let start = Instant::now();
     let mut sum = Tally::default();
     let mut seed = first;
