@@ -300,7 +300,8 @@ impl Pcie {
         if path.queue.is_empty() {
             self.waiting[memory] &= !(1 << initiator);
         }
-        if self.gone[memory] {
+        // Of a write that was cut at its very beginning nothing comes.
+        if self.gone[memory] || posted.data.is_empty() {
             return;
         }
         let to = &mut self.memories[memory][posted.offset..posted.offset + posted.data.len()];
