@@ -39,7 +39,7 @@ Stages in EBNF (ISO/IEC 14977), blanks between symbols mean nothing:
   quoted   = '\"' , { ? byte other than '\"' or \"\\\" ? | \"\\\" , ? any byte ? } , '\"' ;
 
 Functions and their options:
-  filter     where=EXPR, delimiter=C: keeps the records that match
+  filter     where=EXPR, delimiter=C or record-size=SIZE: keeps the records that match
   encrypt    key-file=FILE, iv=HEX, offset=SIZE: AES-256-CTR; offset is that of the first byte
              in the whole stream, 0 if not given
   decrypt    the same
@@ -49,14 +49,17 @@ Predicates of filter in EBNF, sp between any two symbols:
   predicate   = conjunction , { \"or\" , conjunction } ;
   conjunction = negation , { \"and\" , negation } ;
   negation    = { \"not\" } , ( comparison | \"(\" , predicate , \")\" ) ;
-  comparison  = column , ( relation , ( text | number ) | search , text ) ;
-  column      = \"col\" , \"(\" , digits , \")\" ;
+  comparison  = field , ( relation , ( text | number ) | search , text )
+              | ( \"le\" | \"be\" ) , place , relation , number ;
+  field       = \"col\" , \"(\" , digits , \")\" | \"bytes\" , place ;
+  place       = \"(\" , digits , \",\" , digits , \")\" ;
   relation    = \"=\" | \"!=\" | \"<\" | \">\" ;
   search      = \"contains\" | \"prefix\" ;
   number      = [ \"+\" | \"-\" ] , digits , [ \".\" , digits ] ;
   text        = '\"' , { ? byte other than '\"' or \"\\\" ? | escape } , '\"' ;
   escape      = \"\\\" , ( \"\\\" | '\"' | \"t\" | \"r\" | \"n\" | \"x\" , hex , hex ) ;
-Columns count from 1, col(0) is the record. Text compares as bytes, numbers as decimal numbers; a
+Columns count from 1, col(0) is the record. bytes(OFFSET,LENGTH) are bytes of it from 0; le and be
+are the unsigned integer that up to 8 of them make, little or big endian. Text compares as bytes, numbers as decimal numbers; a
 column that is absent, or no number where one is asked for, makes its comparison false.
 
 Files appear under their names when they are complete: until then they are .NAME.csdctl-PID.

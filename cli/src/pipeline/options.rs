@@ -14,8 +14,10 @@ use crate::sys::abi::{CSD_DRIVE_ANY, CSD_MAX_STAGES};
 use crate::sys::KEY_LEN;
 use crate::units::parse_hex;
 use crate::World;
-use idc::function::filter::predicate;
-use idc::function::{CipherParameters, FilterParameters, FunctionId, Functions, Parameters};
+use idc::function::filter::{predicate, MAX_RECORD_LEN};
+use idc::function::{
+    CipherParameters, FilterParameters, FunctionId, Functions, Parameters, Records,
+};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,10 @@ pub struct CommonOptions {
     /// filter: byte between columns, such as ';' or '\t' or '\x1f' [default: tab]
     #[arg(long, value_name = "C")]
     pub delimiter: Option<String>,
+
+    /// filter: records are not lines but have this size, 1 to 64KiB; for bytes(), le() and be()
+    #[arg(long, value_name = "SIZE", conflicts_with = "delimiter")]
+    pub record_size: Option<String>,
 
     /// filter: which records to keep, such as 'col(3) = "Lu" and not col(1) < 100'
     #[arg(long = "where", value_name = "EXPR")]
@@ -173,6 +179,7 @@ fn place(spec: &StageSpec, drives: &Drives, mesh: &Mesh) -> Outcome<u32> {
 #[derive(Default)]
 struct Used {
     delimiter: bool,
+    record_size: bool,
     predicate: bool,
     key_file: bool,
     iv: bool,
@@ -186,6 +193,12 @@ impl Used {
                 common.delimiter.is_some(),
                 self.delimiter,
                 "--delimiter",
+                "filter",
+            ),
+            (
+                common.record_size.is_some(),
+                self.record_size,
+                "--record-size",
                 "filter",
             ),
             (
@@ -283,17 +296,8 @@ impl Resolver<'_> {
     }
 
     fn filter(&self, used: &mut Used) -> Outcome<Vec<u8>> {
-        self.check_names(&["where", "delimiter"])?;
-        let delimiter = match (self.own("delimiter"), &self.common.delimiter) {
-            (Some(own), _) => delimiter(&own.unquoted())
-                .map_err(|message| self.bad(own.value_at, format!("delimiter: {message}")))?,
-            (None, Some(common)) => {
-                used.delimiter = true;
-                delimiter(common)
-                    .map_err(|message| self.usage(format!("--delimiter: {message}")))?
-            }
-            (None, None) => DEFAULT_DELIMITER,
-        };
+        self.check_names(&["where", "delimiter", "record-size"])?;
+        let records = self.records(used)?;
         let predicate = match (self.own("where"), &self.common.predicate) {
             (Some(own), _) => {
                 predicate::check(own.value.as_bytes()).map_err(|error| {
@@ -318,9 +322,39 @@ impl Resolver<'_> {
             }
         };
         encode(&Parameters::Filter(FilterParameters {
-            delimiter,
+            records,
             predicate: predicate.as_bytes(),
         }))
+    }
+
+    /// What is a record: the stage's own option first, of either kind, then a common one.
+    fn records(&self, used: &mut Used) -> Outcome<Records> {
+        let lines = |delimiter| Records::Lines { delimiter };
+        match (self.own("delimiter"), self.own("record-size")) {
+            (Some(_), Some(size)) => Err(self.bad(
+                size.at,
+                "record-size: records of a fixed size have no delimiter".to_owned(),
+            )),
+            (Some(own), None) => delimiter(&own.unquoted())
+                .map(lines)
+                .map_err(|message| self.bad(own.value_at, format!("delimiter: {message}"))),
+            (None, Some(own)) => record_size(&own.unquoted())
+                .map_err(|message| self.bad(own.value_at, format!("record-size: {message}"))),
+            (None, None) => match (&self.common.delimiter, &self.common.record_size) {
+                (Some(common), _) => {
+                    used.delimiter = true;
+                    delimiter(common)
+                        .map(lines)
+                        .map_err(|message| self.usage(format!("--delimiter: {message}")))
+                }
+                (None, Some(common)) => {
+                    used.record_size = true;
+                    record_size(common)
+                        .map_err(|message| self.usage(format!("--record-size: {message}")))
+                }
+                (None, None) => Ok(lines(DEFAULT_DELIMITER)),
+            },
+        }
     }
 
     fn cipher(
@@ -397,6 +431,15 @@ fn encode(parameters: &Parameters<'_>) -> Outcome<Vec<u8>> {
 }
 
 /// One byte, as itself or as an escape.
+/// The records that `--record-size` describes.
+fn record_size(text: &str) -> Result<Records, String> {
+    let size = crate::units::parse_size(text)?;
+    match u32::try_from(size) {
+        Ok(size) if (1..=MAX_RECORD_LEN as u32).contains(&size) => Ok(Records::Fixed { size }),
+        _ => Err("a record has 1 to 65536 bytes".to_owned()),
+    }
+}
+
 fn delimiter(text: &str) -> Result<u8, String> {
     let byte = match text.as_bytes() {
         [byte] => *byte,

@@ -19,7 +19,7 @@ pub mod options;
 pub mod registry;
 pub mod state;
 
-pub use options::{CipherParameters, FilterParameters, Parameters, ParametersError};
+pub use options::{CipherParameters, FilterParameters, Parameters, ParametersError, Records};
 pub use registry::{FunctionId, Functions, UnknownFunction};
 pub use state::{scratch_len, FunctionState};
 

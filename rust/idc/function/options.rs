@@ -14,10 +14,10 @@
 //!      6     2  reserved
 //!
 //! filter
-//!      8     1  format             1: records of text that end in newline
-//!      9     1  delimiter          any byte but newline
+//!      8     1  format             1: records of text that end in newline; 2: of a fixed size
+//!      9     1  delimiter          format 1: any byte but newline; format 2: 0
 //!     10     2  predicate length   1..=1024
-//!     12     4  reserved
+//!     12     4  record size        format 1: 0; format 2: 1..=65536 bytes
 //!     16     n  predicate          in the language of filter::predicate
 //!
 //! encrypt, decrypt
@@ -30,7 +30,7 @@
 //! ```
 
 use super::filter::predicate::{self, PredicateError, MAX_PREDICATE_LEN};
-use super::filter::NEWLINE;
+use super::filter::{MAX_RECORD_LEN, NEWLINE};
 use super::FunctionId;
 use core::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -44,8 +44,10 @@ pub const VERSION: u8 = 1;
 pub const MAX_PARAMETERS_LEN: usize =
     size_of::<RawHeader>() + size_of::<RawFilter>() + MAX_PREDICATE_LEN;
 
-/// The record format "text that ends in newline", the only one of this version.
+/// The record format "text that ends in newline".
 const FORMAT_LINES: u8 = 1;
+/// The record format "every record has the same size".
+const FORMAT_FIXED: u8 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -64,9 +66,24 @@ struct RawFilter {
     format: u8,
     delimiter: u8,
     predicate_len: U16,
-    reserved12: U32,
+    record_size: U32,
 }
 const _: () = assert!(size_of::<RawFilter>() == 8);
+
+/// How `filter` cuts a stream into records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// At each newline.
+    Lines {
+        /// The byte between two columns; not a newline.
+        delimiter: u8,
+    },
+    /// Every so many bytes.
+    Fixed {
+        /// Bytes of a record, 1 to [`MAX_RECORD_LEN`].
+        size: u32,
+    },
+}
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -81,10 +98,21 @@ const _: () = assert!(size_of::<RawCipher>() == 32);
 /// Parameters of `filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterParameters<'a> {
-    /// The byte between two columns; not a newline.
-    pub delimiter: u8,
+    /// What a record is.
+    pub records: Records,
     /// What a record must satisfy to be kept; the language is [`predicate`]'s.
     pub predicate: &'a [u8],
+}
+
+impl<'a> FilterParameters<'a> {
+    /// Those of a table of lines.
+    #[must_use]
+    pub const fn lines(delimiter: u8, predicate: &'a [u8]) -> Self {
+        Self {
+            records: Records::Lines { delimiter },
+            predicate,
+        }
+    }
 }
 
 /// Parameters of `encrypt` and `decrypt`.
@@ -126,6 +154,8 @@ pub enum ParametersError {
     Format(u8),
     /// The delimiter is a newline, which ends records.
     Delimiter,
+    /// The size of a record is 0 or more than [`MAX_RECORD_LEN`].
+    RecordSize,
     /// The predicate is not one.
     Predicate(PredicateError),
     /// The buffer to encode into is shorter than [`Parameters::encoded_len`].
@@ -141,6 +171,7 @@ impl fmt::Display for ParametersError {
             Self::Reserved => f.write_str("a reserved field of the parameters is not 0"),
             Self::Format(format) => write!(f, "unknown record format {format}"),
             Self::Delimiter => f.write_str("a newline ends records and cannot separate columns"),
+            Self::RecordSize => f.write_str("a record has 1 to 65536 bytes"),
             Self::Predicate(error) => error.fmt(f),
             Self::Room => f.write_str("no room for the parameters"),
         }
@@ -180,7 +211,8 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// - [`ParametersError::Room`]: the buffer is too short.
-    /// - [`ParametersError::Delimiter`], [`ParametersError::Predicate`]: [`Self::parse`] would refuse them.
+    /// - [`ParametersError::Delimiter`], [`ParametersError::RecordSize`],
+    ///   [`ParametersError::Predicate`]: [`Self::parse`] would refuse them.
     pub fn encode(&self, buffer: &mut [u8]) -> Result<usize, ParametersError> {
         if let Self::Filter(filter) = self {
             validate_filter(filter)?;
@@ -198,11 +230,15 @@ impl<'a> Parameters<'a> {
         let body = put(&header, buffer)?;
         match self {
             Self::Filter(filter) => {
+                let (format, delimiter, size) = match filter.records {
+                    Records::Lines { delimiter } => (FORMAT_LINES, delimiter, 0),
+                    Records::Fixed { size } => (FORMAT_FIXED, 0, size),
+                };
                 let raw = RawFilter {
-                    format: FORMAT_LINES,
-                    delimiter: filter.delimiter,
+                    format,
+                    delimiter,
                     predicate_len: U16::new(filter.predicate.len() as u16),
-                    reserved12: U32::ZERO,
+                    record_size: size.into(),
                 };
                 put(filter.predicate, put(&raw, body)?)?;
             }
@@ -271,22 +307,21 @@ impl<'a> Parameters<'a> {
 
 fn parse_filter(body: &[u8]) -> Result<(FilterParameters<'_>, &[u8]), ParametersError> {
     let (raw, text) = take::<RawFilter>(body)?;
-    if raw.format != FORMAT_LINES {
-        return Err(ParametersError::Format(raw.format));
-    }
-    if raw.reserved12 != U32::ZERO {
-        return Err(ParametersError::Reserved);
-    }
-    if raw.delimiter == NEWLINE {
-        return Err(ParametersError::Delimiter);
-    }
+    let records = match raw.format {
+        FORMAT_LINES if raw.record_size == U32::ZERO => Records::Lines {
+            delimiter: raw.delimiter,
+        },
+        FORMAT_FIXED if raw.delimiter == 0 => Records::Fixed {
+            size: raw.record_size.get(),
+        },
+        FORMAT_LINES | FORMAT_FIXED => return Err(ParametersError::Reserved),
+        format => return Err(ParametersError::Format(format)),
+    };
+    validate_records(records)?;
     let (predicate, rest) = text
         .split_at_checked(raw.predicate_len.get().into())
         .ok_or(ParametersError::Length)?;
-    let filter = FilterParameters {
-        delimiter: raw.delimiter,
-        predicate,
-    };
+    let filter = FilterParameters { records, predicate };
     Ok((filter, rest))
 }
 
@@ -303,10 +338,18 @@ fn parse_cipher(body: &[u8]) -> Result<(CipherParameters, &[u8]), ParametersErro
     Ok((cipher, rest))
 }
 
-fn validate_filter(filter: &FilterParameters<'_>) -> Result<(), ParametersError> {
-    if filter.delimiter == NEWLINE {
-        return Err(ParametersError::Delimiter);
+fn validate_records(records: Records) -> Result<(), ParametersError> {
+    match records {
+        Records::Lines { delimiter: NEWLINE } => Err(ParametersError::Delimiter),
+        Records::Fixed { size } if size == 0 || size as usize > MAX_RECORD_LEN => {
+            Err(ParametersError::RecordSize)
+        }
+        _ => Ok(()),
     }
+}
+
+fn validate_filter(filter: &FilterParameters<'_>) -> Result<(), ParametersError> {
+    validate_records(filter.records)?;
     predicate::check(filter.predicate)?;
     Ok(())
 }

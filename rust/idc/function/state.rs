@@ -40,7 +40,7 @@ pub struct FunctionState {
     filter: Filter,
 }
 
-const _: () = assert!(size_of::<FunctionState>() <= 2304);
+const _: () = assert!(size_of::<FunctionState>() <= 2560);
 
 impl FunctionState {
     /// Begins a new stream with the function and the parameters that `parameters` encode, in

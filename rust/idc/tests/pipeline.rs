@@ -400,10 +400,7 @@ fn impossible_pipelines_are_refused() {
 
 #[test]
 fn a_real_filter_travels() {
-    let parameters = Parameters::Filter(FilterParameters {
-        delimiter: b';',
-        predicate: b"col(3) = \"Lu\"",
-    });
+    let parameters = Parameters::Filter(FilterParameters::lines(b';', b"col(3) = \"Lu\""));
     let mut encoded = vec![0; parameters.encoded_len()];
     parameters.encode(&mut encoded).unwrap();
     let bytes = build(&spec(host_sink()), &[hop(1, 1)], &[(Filter, &encoded)]).unwrap();

@@ -21,7 +21,10 @@ fn error_of(predicate: &[u8]) -> Option<(u16, Reason)> {
     let compiled = program.compile(predicate);
     assert_eq!(check(predicate), compiled);
     if compiled.is_err() {
-        assert!(!program.matches(b"", b';'), "what is wrong matches nothing");
+        assert!(
+            !program.matches(b"", Some(b';')),
+            "what is wrong matches nothing"
+        );
     }
     compiled
         .err()
@@ -241,7 +244,7 @@ proptest! {
         let text = symbols.join(" ");
         let mut program = Program::new_box_zeroed().expect("memory");
         match program.compile(text.as_bytes()) {
-            Ok(()) => { program.matches(&record, b';'); }
+            Ok(()) => { program.matches(&record, Some(b';')); }
             Err(error) => prop_assert!(usize::from(error.offset) <= text.len()),
         }
     }

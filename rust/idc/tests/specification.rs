@@ -254,10 +254,7 @@ fn a_superblock_is_as_specified() {
 }
 
 fn filter() -> Parameters<'static> {
-    Parameters::Filter(FilterParameters {
-        delimiter: b';',
-        predicate: b"col(3) = \"Lu\"",
-    })
+    Parameters::Filter(FilterParameters::lines(b';', b"col(3) = \"Lu\""))
 }
 
 fn encrypt() -> Parameters<'static> {

@@ -141,6 +141,20 @@ t_cut() {
 	done
 }
 
+it "records of a fixed size are told by their integers as awk tells them from xxd's digits" t_fixed
+t_fixed() {
+	# The last record has one byte: no room for an integer of two
+	run filter --from csd1 --length 100001 --record-size 16 --where 'be(0,2) > 60000 or le(14,2) = 258'
+	head -c 100001 "$tmp/noise" | xxd -p -c 16 | gawk '
+		length($0) == 32 && (strtonum("0x" substr($0, 1, 4)) > 60000 || substr($0, 29) == "0201") ||
+		length($0) < 32 && length($0) >= 4 && strtonum("0x" substr($0, 1, 4)) > 60000' | xxd -r -p >"$tmp/want"
+	ne "$(stat -c %s "$tmp/want")" 0 "bytes that awk keeps"
+	same "$tmp/out" "$tmp/want" "result"
+	run 'filter(where=bytes(3,1) < "\x08",record-size=1KiB)@csd2' --from csd1 --length 64KiB --chunk 4KiB
+	head -c 65536 "$tmp/noise" | xxd -p -c 1024 | gawk 'substr($0, 7, 2) < "08"' | xxd -r -p >"$tmp/want"
+	same "$tmp/out" "$tmp/want" "result by bytes"
+}
+
 it "encrypt is AES-256-CTR as openssl has it, for any offset and length" t_encrypt
 t_encrypt() {
 	local offset length

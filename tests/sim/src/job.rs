@@ -268,10 +268,7 @@ pub fn parameters(work: &Work, key_slot: u16) -> (FunctionId, Vec<u8>) {
             predicate,
         } => {
             text = predicate.to_string();
-            Parameters::Filter(FilterParameters {
-                delimiter: *delimiter,
-                predicate: text.as_bytes(),
-            })
+            Parameters::Filter(FilterParameters::lines(*delimiter, text.as_bytes()))
         }
         Work::Cipher {
             decrypt,

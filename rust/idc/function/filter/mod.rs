@@ -16,6 +16,13 @@
 //! - Where a column is absent, every comparison of it is false, `!=` too.
 //! - A quoted literal is compared as bytes: `=`, `!=`, `<` and `>` in the order of unsigned bytes,
 //!   where a text comes before every longer text that it begins; `contains` and `prefix` as they say.
+//! - Records may have a fixed size instead. Then there is no newline and no delimiter: the stream is
+//!   cut every so many bytes, what follows the last whole record is a (shorter) record too, and
+//!   records leave as they came. `col(0)` is the record; there are no other columns.
+//! - `bytes(OFFSET,LENGTH)` are bytes of the record, from 0, and are compared as a column is.
+//!   `le(OFFSET,LENGTH)` and `be(OFFSET,LENGTH)` are the unsigned integer that 1 to 8 of them make,
+//!   little or big endian; one over 2^63 - 1 is not a number. Where the record is too short for
+//!   them, they are absent as a column is. They may be used with either kind of record.
 //! - An unquoted literal is a decimal number and is compared as one, exactly ([`number`]). Where the
 //!   column is not a number of the same grammar, the comparison is false, `!=` too. Here 1, +1, 01
 //!   and 1.0 are equal, and so are 0 and -0.
@@ -27,7 +34,7 @@ pub mod predicate;
 pub mod program;
 pub mod scan;
 
-use super::options::FilterParameters;
+use super::options::{FilterParameters, Records};
 use super::{Crypto, Function, FunctionError, Outcome, Status, Step};
 use predicate::PredicateError;
 use program::Program;
@@ -64,6 +71,10 @@ pub struct Filter {
     carried: u32,
     /// Bytes of it that have been copied to the output; 0 but while the mode is [`Mode::Drain`].
     drained: u32,
+    /// Bytes of every record; 0: records end in newline.
+    record_size: u32,
+    /// Bytes still to copy of a record of fixed size while the mode is [`Mode::Pass`].
+    left: u32,
     program: Program,
     mode: Mode,
     delimiter: u8,
@@ -82,14 +93,19 @@ impl Filter {
         self.carried = 0;
         self.drained = 0;
         self.mode = Mode::Seek;
-        self.delimiter = parameters.delimiter;
+        self.left = 0;
+        (self.delimiter, self.record_size) = match parameters.records {
+            Records::Lines { delimiter } => (delimiter, 0),
+            Records::Fixed { size } => (0, size),
+        };
         self.program.compile(parameters.predicate)
     }
 
     /// Looks at one record and counts it.
     fn matches(&mut self, record: &[u8]) -> bool {
         self.records_in = self.records_in.wrapping_add(1);
-        let matches = self.program.matches(record, self.delimiter);
+        let delimiter = (self.record_size == 0).then_some(self.delimiter);
+        let matches = self.program.matches(record, delimiter);
         self.records_out = self.records_out.wrapping_add(u64::from(matches));
         matches
     }
@@ -103,6 +119,38 @@ impl Filter {
             self.carried = 0;
         }
         Ok(())
+    }
+
+    /// Cuts the record at the start of `tail`, of which some may be in the scratch memory: what of
+    /// it is there, and what follows it if its end is.
+    fn cut<'a>(&self, tail: &'a [u8]) -> (&'a [u8], Option<&'a [u8]>) {
+        if self.record_size == 0 {
+            let newline = scan::find_byte(NEWLINE, tail);
+            return match newline.and_then(|index| tail.split_at_checked(index)) {
+                Some((part, after)) => (part, Some(after.get(1..).unwrap_or_default())),
+                None => (tail, None),
+            };
+        }
+        let missing = self.record_size.saturating_sub(self.carried);
+        match tail.split_at_checked(missing as usize) {
+            Some((part, after)) => (part, Some(after)),
+            None => (tail, None),
+        }
+    }
+
+    /// What of the record that is being passed on is at the start of `window`, and whether that is
+    /// all the rest of it.
+    fn rest<'a>(&mut self, window: &'a [u8]) -> (&'a [u8], bool) {
+        if self.record_size == 0 {
+            let line = match scan::find_byte(NEWLINE, window) {
+                Some(index) => window.get(..=index).unwrap_or(window),
+                None => window,
+            };
+            return (line, line.last() == Some(&NEWLINE));
+        }
+        let part = window.get(..self.left as usize).unwrap_or(window);
+        self.left = self.left.saturating_sub(part.len() as u32);
+        (part, self.left == 0)
     }
 
     /// Puts `part` of a record into the scratch memory.
@@ -134,8 +182,7 @@ impl Function for Filter {
         let status = loop {
             match self.mode {
                 Mode::Seek => {
-                    let newline = scan::find_byte(NEWLINE, tail);
-                    let part = newline.and_then(|index| tail.get(..index)).unwrap_or(tail);
+                    let (part, after) = self.cut(tail);
                     let carried = self.carried as usize;
                     if carried.saturating_add(part.len()) > MAX_RECORD_LEN {
                         let here = end.saturating_sub(tail.len() as u64);
@@ -143,13 +190,12 @@ impl Function for Filter {
                             offset: here.saturating_sub(carried as u64),
                         });
                     }
-                    let after = match newline {
-                        Some(index) => tail.get(index.saturating_add(1)..).unwrap_or_default(),
-                        None => &[],
-                    };
-                    if newline.is_some() && carried == 0 {
+                    let ended = after.is_some();
+                    let after = after.unwrap_or_default();
+                    if ended && carried == 0 {
                         if self.matches(part) {
                             self.mode = Mode::Pass;
+                            self.left = self.record_size;
                         } else {
                             tail = after;
                         }
@@ -157,7 +203,7 @@ impl Function for Filter {
                     }
                     self.carry(scratch, part)?;
                     tail = after;
-                    if newline.is_some() || (last && self.carried != 0) {
+                    if ended || (last && self.carried != 0) {
                         self.judge_carried(scratch)?;
                     } else if last {
                         break Status::Done;
@@ -169,17 +215,15 @@ impl Function for Filter {
                     // No further than the output reaches, lest a long record that leaves in small
                     // pieces be searched as a whole for each.
                     let window = tail.get(..output.free()).unwrap_or(tail);
-                    let line = match scan::find_byte(NEWLINE, window) {
-                        Some(index) => window.get(..=index).unwrap_or(window),
-                        None => window,
-                    };
-                    let ended = line.last() == Some(&NEWLINE);
+                    let (line, ended) = self.rest(window);
                     output.put(line);
                     tail = tail.get(line.len()..).unwrap_or_default();
                     if ended {
                         self.mode = Mode::Seek;
                     } else if !tail.is_empty() {
                         break Status::NeedOutput;
+                    } else if last && self.record_size != 0 {
+                        self.mode = Mode::Seek;
                     } else if last {
                         // The newline was there when the record was judged; the caller has cut the
                         // stream shorter since. It still ends like any other.
@@ -196,7 +240,12 @@ impl Function for Filter {
                     let copied = output.put(record);
                     // At most `carried`.
                     self.drained = self.drained.wrapping_add(copied as u32);
-                    if copied < record.len() || output.put(&[NEWLINE]) == 0 {
+                    let newline: &[u8] = if self.record_size == 0 {
+                        &[NEWLINE]
+                    } else {
+                        &[]
+                    };
+                    if copied < record.len() || output.put(newline) < newline.len() {
                         break Status::NeedOutput;
                     }
                     self.carried = 0;

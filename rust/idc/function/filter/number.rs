@@ -63,6 +63,14 @@ impl Number {
         })
     }
 
+    /// A whole number, or nothing where it is too large for one.
+    pub fn from_unsigned(value: u64) -> Option<Self> {
+        Some(Self {
+            whole: i64::try_from(value).ok()?,
+            billionths: 0,
+        })
+    }
+
     /// The number as bytes that [`Self::from_bytes`] takes.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let raw = RawNumber {

@@ -15,8 +15,12 @@
 //! predicate  = conjunction , { "or" , conjunction } ;
 //! conjunction = negation , { "and" , negation } ;
 //! negation   = { "not" } , ( comparison | "(" , predicate , ")" ) ;
-//! comparison = column , ( relation , ( text | number ) | search , text ) ;
-//! column     = "col" , "(" , digits , ")" ;              (* 0 .. 65535 *)
+//! comparison = field , ( relation , ( text | number ) | search , text )
+//!            | integer , relation , number ;
+//! field      = "col" , "(" , digits , ")"                (* 0 .. 65535 *)
+//!            | "bytes" , place ;
+//! integer    = ( "le" | "be" ) , place ;                 (* of 1 .. 8 bytes *)
+//! place      = "(" , digits , "," , digits , ")" ;       (* offset and length, 0 .. 65535 *)
 //! relation   = "=" | "!=" | "<" | ">" ;
 //! search     = "contains" | "prefix" ;
 //!
@@ -65,7 +69,27 @@ pub enum Operator {
     Prefix = 5,
 }
 
-/// What a column is compared with.
+/// What of a record is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// `col(N)`: a column, from 1, or the record as a whole.
+    Column(u16),
+    /// `bytes(OFFSET,LENGTH)`: bytes of the record, from 0.
+    Bytes(u16, u16),
+    /// `le(OFFSET,LENGTH)`: an unsigned integer of at most 8 bytes, little endian.
+    Little(u16, u16),
+    /// `be(OFFSET,LENGTH)`: the same, big endian.
+    Big(u16, u16),
+}
+
+impl Field {
+    /// Whether it is a number by itself, not bytes.
+    fn is_integer(self) -> bool {
+        matches!(self, Self::Little(..) | Self::Big(..))
+    }
+}
+
+/// What a field is compared with.
 #[derive(Clone, Copy, Debug)]
 pub enum Literal<'a> {
     /// A quoted literal; compares as bytes.
@@ -103,7 +127,7 @@ pub trait Emit {
     /// [`Reason::TooManyComparisons`] where there is no room for it.
     fn comparison(
         &mut self,
-        column: u16,
+        field: Field,
         operator: Operator,
         literal: Literal<'_>,
     ) -> Result<Self::Part, Reason>;
@@ -129,12 +153,20 @@ pub enum Reason {
     TooDeep,
     /// A comparison was expected.
     ExpectedComparison,
-    /// `(` was expected after `col`.
+    /// `(` was expected after `col`, `bytes`, `le` or `be`.
     ExpectedColumnOpen,
     /// A number from 0 to 65535 was expected in `col(N)`.
     ExpectedColumnNumber,
-    /// `)` was expected after the number of a column.
+    /// `)` was expected after the number of a column, or after a length.
     ExpectedColumnClose,
+    /// An offset or a length from 0 to 65535 was expected.
+    ExpectedPlace,
+    /// `,` was expected between offset and length.
+    ExpectedComma,
+    /// An integer has 1 to 8 bytes.
+    IntegerLength,
+    /// Integers compare with numbers only.
+    ExpectedNumber,
     /// An operator was expected after a column.
     ExpectedOperator,
     /// A literal was expected after an operator.
@@ -164,9 +196,13 @@ impl fmt::Display for Reason {
             Self::TooManyComparisons => "a predicate has at most 64 comparisons",
             Self::TooDeep => "parentheses nest at most 32 deep",
             Self::ExpectedComparison => "expected a comparison such as col(3) = \"Lu\"",
-            Self::ExpectedColumnOpen => "expected \"(\" after col",
+            Self::ExpectedColumnOpen => "expected \"(\" here",
             Self::ExpectedColumnNumber => "expected the number of a column, 0 to 65535",
-            Self::ExpectedColumnClose => "expected \")\" after the number of the column",
+            Self::ExpectedColumnClose => "expected \")\" here",
+            Self::ExpectedPlace => "expected an offset or a length, 0 to 65535",
+            Self::ExpectedComma => "expected \",\" between offset and length",
+            Self::IntegerLength => "an integer has 1 to 8 bytes",
+            Self::ExpectedNumber => "le and be are compared with numbers, by =, !=, < or >",
             Self::ExpectedOperator => "expected =, !=, <, >, contains or prefix",
             Self::ExpectedLiteral => "expected a number, or text in double quotes",
             Self::ExpectedText => "contains and prefix take text in double quotes",
@@ -216,7 +252,7 @@ struct Count(usize);
 impl Emit for Count {
     type Part = ();
 
-    fn comparison(&mut self, _: u16, _: Operator, _: Literal<'_>) -> Result<(), Reason> {
+    fn comparison(&mut self, _: Field, _: Operator, _: Literal<'_>) -> Result<(), Reason> {
         if self.0 == MAX_COMPARISONS {
             return Err(Reason::TooManyComparisons);
         }
@@ -303,7 +339,9 @@ pub fn parse<E: Emit>(predicate: &[u8], emit: &mut E) -> Result<(), PredicateErr
                 negated = false;
                 continue;
             }
-            Token::Word(b"col") => comparison(&mut lexer, at, emit)?,
+            Token::Word(word @ (b"col" | b"bytes" | b"le" | b"be")) => {
+                comparison(&mut lexer, word, at, emit)?
+            }
             _ => return lexer.fail(at, Reason::ExpectedComparison),
         };
         if negated {
@@ -347,35 +385,59 @@ pub fn parse<E: Emit>(predicate: &[u8], emit: &mut E) -> Result<(), PredicateErr
     }
 }
 
-/// Parses a comparison whose `col`, at `start`, has been read.
-fn comparison<E: Emit>(
-    lexer: &mut Lexer<'_>,
-    start: usize,
-    emit: &mut E,
-) -> Result<E::Part, PredicateError> {
+/// Parses what stands in the parentheses after `word`, and both of them.
+fn field(lexer: &mut Lexer<'_>, word: &[u8]) -> Result<Field, PredicateError> {
     match lexer.next()? {
         (_, Token::Open) => (),
         (at, _) => return lexer.fail(at, Reason::ExpectedColumnOpen),
     }
-    let column = match lexer.next()? {
-        (at, Token::Word(digits)) => match column_number(digits) {
-            Some(column) => column,
-            None => return lexer.fail(at, Reason::ExpectedColumnNumber),
-        },
-        (at, _) => return lexer.fail(at, Reason::ExpectedColumnNumber),
+    let field = if word == b"col" {
+        Field::Column(lexer.number(Reason::ExpectedColumnNumber)?.1)
+    } else {
+        let (_, offset) = lexer.number(Reason::ExpectedPlace)?;
+        match lexer.next()? {
+            (_, Token::Comma) => (),
+            (at, _) => return lexer.fail(at, Reason::ExpectedComma),
+        }
+        let (at, length) = lexer.number(Reason::ExpectedPlace)?;
+        let field = match word {
+            b"le" => Field::Little(offset, length),
+            b"be" => Field::Big(offset, length),
+            _ => Field::Bytes(offset, length),
+        };
+        if field.is_integer() && !(1..=8).contains(&length) {
+            return lexer.fail(at, Reason::IntegerLength);
+        }
+        field
     };
     match lexer.next()? {
-        (_, Token::Close) => (),
-        (at, _) => return lexer.fail(at, Reason::ExpectedColumnClose),
+        (_, Token::Close) => Ok(field),
+        (at, _) => lexer.fail(at, Reason::ExpectedColumnClose),
     }
+}
+
+/// Parses a comparison whose first word, at `start`, has been read.
+fn comparison<E: Emit>(
+    lexer: &mut Lexer<'_>,
+    word: &[u8],
+    start: usize,
+    emit: &mut E,
+) -> Result<E::Part, PredicateError> {
+    let field = field(lexer, word)?;
     let operator = match lexer.next()? {
         (_, Token::Relation(relation)) => relation,
+        (at, Token::Word(b"contains" | b"prefix")) if field.is_integer() => {
+            return lexer.fail(at, Reason::ExpectedNumber)
+        }
         (_, Token::Word(b"contains")) => Operator::Contains,
         (_, Token::Word(b"prefix")) => Operator::Prefix,
         (at, _) => return lexer.fail(at, Reason::ExpectedOperator),
     };
     let searches = matches!(operator, Operator::Contains | Operator::Prefix);
     let literal = match lexer.next()? {
+        (at, Token::Text(_)) if field.is_integer() => {
+            return lexer.fail(at, Reason::ExpectedNumber)
+        }
         (_, Token::Text(text)) => Literal::Text(text),
         (at, _) if searches => return lexer.fail(at, Reason::ExpectedText),
         (at, Token::Word(word)) => match Number::parse(word) {
@@ -384,12 +446,12 @@ fn comparison<E: Emit>(
         },
         (at, _) => return lexer.fail(at, Reason::ExpectedLiteral),
     };
-    emit.comparison(column, operator, literal)
+    emit.comparison(field, operator, literal)
         .or_else(|reason| lexer.fail(start, reason))
 }
 
-/// The column that `digits` name.
-fn column_number(digits: &[u8]) -> Option<u16> {
+/// The number of a column, an offset or a length.
+fn small_number(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0u16, |number, &byte| {
         let digit = byte.checked_sub(b'0').filter(|&digit| digit < 10)?;
         number.checked_mul(10)?.checked_add(u16::from(digit))
@@ -419,6 +481,7 @@ fn unescape(inside: &[u8]) -> Option<(u8, &[u8])> {
 enum Token<'a> {
     Open,
     Close,
+    Comma,
     Relation(Operator),
     Word(&'a [u8]),
     Text(Text<'a>),
@@ -446,6 +509,17 @@ impl<'a> Lexer<'a> {
         })
     }
 
+    /// The number that comes next, and where it begins; `reason` where there is none.
+    fn number(&mut self, reason: Reason) -> Result<(usize, u16), PredicateError> {
+        match self.next()? {
+            (at, Token::Word(digits)) => match small_number(digits) {
+                Some(number) => Ok((at, number)),
+                None => self.fail(at, reason),
+            },
+            (at, _) => self.fail(at, reason),
+        }
+    }
+
     /// The next symbol and where it begins.
     fn next(&mut self) -> Result<(usize, Token<'a>), PredicateError> {
         let spaces = self
@@ -459,6 +533,7 @@ impl<'a> Lexer<'a> {
             [] => (0, Token::End),
             [b'(', ..] => (1, Token::Open),
             [b')', ..] => (1, Token::Close),
+            [b',', ..] => (1, Token::Comma),
             [b'=', ..] => (1, Token::Relation(Operator::Equal)),
             [b'!', b'=', ..] => (2, Token::Relation(Operator::NotEqual)),
             [b'<', ..] => (1, Token::Relation(Operator::Less)),

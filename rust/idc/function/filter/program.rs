@@ -11,7 +11,8 @@
 
 use super::number::Number;
 use super::predicate::{
-    self, Emit, Literal, Operator, PredicateError, Reason, MAX_COMPARISONS, MAX_PREDICATE_LEN,
+    self, Emit, Field, Literal, Operator, PredicateError, Reason, MAX_COMPARISONS,
+    MAX_PREDICATE_LEN,
 };
 use super::scan;
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
@@ -23,13 +24,22 @@ const ACCEPT: u8 = 0xfe;
 
 /// Marks a [`Comparison`] whose operand is a number.
 const NUMBER: u8 = 0x80;
+/// Which field it is of: the bits of [`Comparison::operator`] that tell.
+const FIELDS: u8 = 0x30;
+const COLUMN: u8 = 0x00;
+const BYTES: u8 = 0x10;
+const LITTLE: u8 = 0x20;
+const BIG: u8 = 0x30;
 
-/// A comparison of one column.
+/// A comparison of one field.
 #[derive(Clone, Copy, FromZeros, Immutable, KnownLayout)]
 #[repr(C)]
 struct Comparison {
-    column: u16,
-    /// [`Operator`], with [`NUMBER`] added where the operand is one.
+    /// Number of a column, or offset.
+    place: u16,
+    /// Length, where the field has one.
+    length: u16,
+    /// [`Operator`], the field's bits, and [`NUMBER`] where the operand is one.
     operator: u8,
     /// Where to go when it holds.
     held: u8,
@@ -39,7 +49,7 @@ struct Comparison {
     operand: [u8; Number::LEN],
 }
 
-const _: () = assert!(size_of::<Comparison>() == 18);
+const _: () = assert!(size_of::<Comparison>() == 20);
 const _: () = assert!(MAX_COMPARISONS <= ACCEPT as usize);
 
 /// A compiled predicate. All zero is the program that matches nothing.
@@ -68,17 +78,21 @@ impl Program {
         parsed
     }
 
-    /// Whether `record`, its columns separated by `delimiter`, matches.
-    pub fn matches(&self, record: &[u8], delimiter: u8) -> bool {
+    /// Whether `record` matches; its columns are separated by `delimiter`, and without one it has none.
+    pub fn matches(&self, record: &[u8], delimiter: Option<u8>) -> bool {
         let mut columns = Columns::new(record, delimiter);
         let mut at = 0;
         for _ in 0..self.comparisons_len {
             let Some(comparison) = self.comparisons.get(usize::from(at)) else {
                 return false;
             };
-            let held = columns
-                .get(comparison.column)
-                .is_some_and(|column| self.holds(comparison, column));
+            let bytes = match comparison.operator & FIELDS {
+                COLUMN => columns.get(comparison.place),
+                _ => record
+                    .get(usize::from(comparison.place)..)
+                    .and_then(|rest| rest.get(..usize::from(comparison.length))),
+            };
+            let held = bytes.is_some_and(|bytes| self.holds(comparison, bytes));
             at = if held {
                 comparison.held
             } else {
@@ -93,14 +107,20 @@ impl Program {
         false
     }
 
-    /// Whether `comparison` holds for `column`.
+    /// Whether `comparison` holds for `column`, the bytes of its field.
     fn holds(&self, comparison: &Comparison, column: &[u8]) -> bool {
+        let operator = comparison.operator & !(NUMBER | FIELDS);
         if comparison.operator & NUMBER != 0 {
-            let Some(number) = Number::parse(column) else {
+            let number = match comparison.operator & FIELDS {
+                LITTLE => Number::from_unsigned(integer(column.iter().rev())),
+                BIG => Number::from_unsigned(integer(column.iter())),
+                _ => Number::parse(column),
+            };
+            let Some(number) = number else {
                 return false;
             };
             let operand = Number::from_bytes(&comparison.operand);
-            return match comparison.operator & !NUMBER {
+            return match operator {
                 EQUAL => number == operand,
                 NOT_EQUAL => number != operand,
                 LESS => number < operand,
@@ -114,7 +134,7 @@ impl Program {
         let Some(text) = self.texts.get(start..).and_then(|texts| texts.get(..len)) else {
             return false;
         };
-        match comparison.operator {
+        match operator {
             EQUAL => column == text,
             NOT_EQUAL => column != text,
             LESS => column < text,
@@ -158,6 +178,13 @@ impl Program {
     }
 }
 
+/// The unsigned integer whose bytes come from the most significant on. At most 8 of them.
+fn integer<'b>(bytes: impl Iterator<Item = &'b u8>) -> u64 {
+    bytes.fold(0, |value: u64, byte| {
+        value.wrapping_shl(8) | u64::from(*byte)
+    })
+}
+
 // Operators as patterns.
 const EQUAL: u8 = Operator::Equal as u8;
 const NOT_EQUAL: u8 = Operator::NotEqual as u8;
@@ -178,7 +205,7 @@ impl Emit for Program {
 
     fn comparison(
         &mut self,
-        column: u16,
+        field: Field,
         operator: Operator,
         literal: Literal<'_>,
     ) -> Result<Part, Reason> {
@@ -190,10 +217,17 @@ impl Emit for Program {
             Literal::Text(text) => (0, self.keep(text)?),
             Literal::Number(number) => (NUMBER, number.to_bytes()),
         };
+        let (field, place, length) = match field {
+            Field::Column(number) => (COLUMN, number, 0),
+            Field::Bytes(offset, length) => (BYTES, offset, length),
+            Field::Little(offset, length) => (LITTLE, offset, length),
+            Field::Big(offset, length) => (BIG, offset, length),
+        };
         let slot = self.comparisons.get_mut(usize::from(index));
         *slot.ok_or(Reason::TooManyComparisons)? = Comparison {
-            column,
-            operator: operator as u8 | kind,
+            place,
+            length,
+            operator: operator as u8 | kind | field,
             held: ACCEPT,
             failed: REJECT,
             operand,
@@ -242,7 +276,7 @@ impl Emit for Program {
 /// The columns of a record, found from left to right as they are asked for.
 struct Columns<'a> {
     record: &'a [u8],
-    delimiter: u8,
+    delimiter: Option<u8>,
     /// The column found last, from 1.
     number: u16,
     column: &'a [u8],
@@ -251,8 +285,11 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(record: &'a [u8], delimiter: u8) -> Self {
-        let (column, rest) = split(record, delimiter);
+    fn new(record: &'a [u8], delimiter: Option<u8>) -> Self {
+        let (column, rest) = match delimiter {
+            Some(delimiter) => split(record, delimiter),
+            None => (record, None),
+        };
         Self {
             record,
             delimiter,
@@ -267,11 +304,12 @@ impl<'a> Columns<'a> {
         if number == 0 {
             return Some(self.record);
         }
+        let delimiter = self.delimiter?;
         if number < self.number {
             *self = Self::new(self.record, self.delimiter);
         }
         while self.number < number {
-            (self.column, self.rest) = split(self.rest?, self.delimiter);
+            (self.column, self.rest) = split(self.rest?, delimiter);
             self.number = self.number.wrapping_add(1);
         }
         Some(self.column)

@@ -49,10 +49,10 @@ fn encode(parameters: &Parameters<'_>) -> Vec<u8> {
 }
 
 pub fn filter_params(predicate: &str) -> Vec<u8> {
-    encode(&Parameters::Filter(FilterParameters {
-        delimiter: b';',
-        predicate: predicate.as_bytes(),
-    }))
+    encode(&Parameters::Filter(FilterParameters::lines(
+        b';',
+        predicate.as_bytes(),
+    )))
 }
 
 pub fn encrypt_params(key_slot: u16) -> Vec<u8> {

@@ -57,10 +57,10 @@ pub fn encode(parameters: &Parameters<'_>) -> Vec<u8> {
 
 /// Encoded parameters of a filter.
 pub fn filter(delimiter: u8, predicate: &str) -> Vec<u8> {
-    encode(&Parameters::Filter(FilterParameters {
+    encode(&Parameters::Filter(FilterParameters::lines(
         delimiter,
-        predicate: predicate.as_bytes(),
-    }))
+        predicate.as_bytes(),
+    )))
 }
 
 /// Runs a function over `chunks`, with room for `room` bytes of output at a time.

@@ -92,10 +92,8 @@ struct Filter {
 
 impl Filter {
     fn new(delimiter: u8, predicate: &str) -> Result<Self, Box<dyn Error>> {
-        let parameters = Parameters::Filter(FilterParameters {
-            delimiter,
-            predicate: predicate.as_bytes(),
-        });
+        let parameters =
+            Parameters::Filter(FilterParameters::lines(delimiter, predicate.as_bytes()));
         let mut bytes = vec![0; parameters.encoded_len()];
         parameters.encode(&mut bytes)?;
         let mut state = FunctionState::new_box_zeroed().map_err(|_| "no memory")?;
