@@ -16,9 +16,11 @@ rings_of() {
 
 it "a mesh of 1, 2 and 3 drives has d(d-1) peer rings and 2d host rings" t_counts
 t_counts() {
-	local d
+	local d drives
 	for d in 1 2 3; do
-		new_mesh $(seq 0 $((d - 1)) | sed "s,^,csd,")
+		drives=(csd0 csd1 csd2)
+		drives=("${drives[@]:0:d}")
+		new_mesh "${drives[@]}"
 		eq "$(j '.meshes[0] | [.peer_rings, .host_rings] | join(" ")' mesh show)" "$((d * (d - 1))) $((2 * d))" "counts for $d"
 		eq "$(rings_of)" "$((d * (d - 1))) $((2 * d))" "rings for $d"
 		eq "$(j '.meshes[0].members | length' mesh show)" $((d + 1)) "members for $d"
