@@ -430,7 +430,6 @@ fn encode(parameters: &Parameters<'_>) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One byte, as itself or as an escape.
 /// The records that `--record-size` describes.
 fn record_size(text: &str) -> Result<Records, String> {
     let size = crate::units::parse_size(text)?;
@@ -440,6 +439,7 @@ fn record_size(text: &str) -> Result<Records, String> {
     }
 }
 
+/// One byte, as itself or as an escape.
 fn delimiter(text: &str) -> Result<u8, String> {
     let byte = match text.as_bytes() {
         [byte] => *byte,

@@ -29,6 +29,7 @@
 //! - `not` makes true of false, whatever the reason for the false was: `not col(9) = "x"` holds where
 //!   there is no column 9.
 
+mod lexer;
 pub mod number;
 pub mod predicate;
 pub mod program;
