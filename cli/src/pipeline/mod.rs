@@ -14,6 +14,7 @@ pub mod sink;
 pub mod stages;
 pub mod stream;
 pub mod target;
+mod values;
 
 use crate::device::{Device, PipelineRequest, Sink};
 use crate::failure::{Failure, Outcome};
