@@ -6,6 +6,7 @@ pub mod entry;
 pub mod firmware;
 pub mod function;
 pub mod ipc;
+pub mod marks;
 pub mod member;
 pub mod memory;
 pub mod mesh;
