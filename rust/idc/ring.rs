@@ -8,12 +8,13 @@
 
 mod layout;
 
-pub use layout::{RingError, RingLayout, MAX_ENTRIES, MIN_ENTRIES};
+pub use super::entry::slot::Body;
+pub use layout::{Publish, RingError, RingFlags, RingLayout, MAX_ENTRIES, MIN_ENTRIES};
 
-use super::entry::{self, Entry, Kind, Stamp, Trailer, HEADER_BYTES, MIN_ENTRY_BYTES, MIN_INLINE};
+use super::entry::slot::{self, ReadError};
+use super::entry::{self, Entry, Expected, Kind, Label, Stamp};
 use super::memory::{Fault, Memory};
 use core::fmt;
-use zerocopy::IntoBytes as _;
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
 /// What one end of a ring has counted.
@@ -49,10 +50,21 @@ pub enum PeerFault {
     TooManyRequests,
     /// A response answers no open request.
     Unmatched,
+    /// A link of this epoch leads to a node that it cannot lead to.
+    Link,
     /// The memory cannot be reached.
     Memory(Fault),
     /// The end was fenced by an earlier fault.
     Fenced,
+}
+
+impl From<ReadError> for PeerFault {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Memory(fault) => PeerFault::Memory(fault),
+            ReadError::Malformed => PeerFault::Entry,
+        }
+    }
 }
 
 impl fmt::Display for PeerFault {
@@ -63,6 +75,7 @@ impl fmt::Display for PeerFault {
             PeerFault::Entry => f.write_str("malformed entry"),
             PeerFault::TooManyRequests => f.write_str("too many open requests"),
             PeerFault::Unmatched => f.write_str("response without request"),
+            PeerFault::Link => f.write_str("impossible link"),
             PeerFault::Memory(fault) => fault.fmt(f),
             PeerFault::Fenced => f.write_str("fenced by an earlier fault"),
         }
@@ -78,19 +91,6 @@ pub enum PushError {
     TooLong,
     /// The receiver is not believed any more.
     Fault(PeerFault),
-}
-
-/// What an entry is to hold, besides its trailer.
-#[derive(Clone, Copy)]
-pub struct Body<'a> {
-    /// Request or response.
-    pub kind: Kind,
-    /// Flags of the trailer.
-    pub flags: u8,
-    /// The header's bytes.
-    pub header: &'a [u8; HEADER_BYTES],
-    /// Inline data.
-    pub data: &'a [u8],
 }
 
 /// The sending end. Owns `tail`; learns the receiver's head from its credit cell and believes it

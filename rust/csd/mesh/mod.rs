@@ -240,6 +240,7 @@ fn fault_code(fault: PeerFault) -> u64 {
         PeerFault::TooManyRequests => 5,
         PeerFault::Fenced => 6,
         PeerFault::Unmatched => 7,
+        PeerFault::Link => 8,
     }
 }
 
