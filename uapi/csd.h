@@ -44,6 +44,7 @@
 #define CSD_IOC_MESH_DESTROY		_IO(CSD_IOC_TYPE, 0x11)
 #define CSD_IOC_MESH_INFO		_IO(CSD_IOC_TYPE, 0x12)
 #define CSD_IOC_RING_INFO		_IO(CSD_IOC_TYPE, 0x13)
+#define CSD_IOC_RING_RESET		_IO(CSD_IOC_TYPE, 0x14)
 #define CSD_IOC_MSG_CALL		_IO(CSD_IOC_TYPE, 0x20)
 #define CSD_IOC_MSG_RECV		_IO(CSD_IOC_TYPE, 0x21)
 #define CSD_IOC_PIPELINE_START		_IO(CSD_IOC_TYPE, 0x30)
@@ -55,6 +56,7 @@
 
 /* Limits */
 #define CSD_MAX_MEMBERS		32	/* drives in one mesh */
+#define CSD_MAX_PAIRS		1056	/* ordered pairs of members in one mesh */
 #define CSD_MAX_STAGES		8	/* stages in one pipeline */
 #define CSD_MAX_PARAMS		2048	/* bytes of one stage's parameters */
 #define CSD_MAX_NAMESPACES	16	/* namespaces used per drive */
@@ -248,37 +250,129 @@ struct csd_drive_probe_memory {
 	__aligned_u64 write_ns;
 };
 
-/* csd_mesh_create.placement */
-#define CSD_PLACE_RECEIVER	0	/* a ring lives in its receiver's memory */
+/* csd_mesh_create.placement, csd_mesh_pair.place: whose memory the entries are in */
+#define CSD_PLACE_RECEIVER	0	/* the receiver's */
+#define CSD_PLACE_SENDER	1	/* the sender's */
+#define CSD_PLACE_HOST		2	/* the host's */
+#define CSD_PLACE_MEMBER	3	/* one drive's, for all of them (a hub) */
 
-/* csd_mesh_create.publish */
+/* csd_mesh_create.publish, csd_mesh_pair.publish */
 #define CSD_PUBLISH_ENTRY	0	/* an entry validates itself */
+#define CSD_PUBLISH_INDEX	1	/* a tail cell is written after the entries */
 
 /* csd_mesh_create.memory */
 #define CSD_MESH_MEMORY_AUTO	0	/* PMR where usable, else CMB */
 #define CSD_MESH_MEMORY_PMR	1
 #define CSD_MESH_MEMORY_CMB	2
 
+/* csd_mesh_create.form, csd_mesh_pair.form */
+#define CSD_FORM_RING		0
+#define CSD_FORM_LIST		1	/* a linked list of nodes from a pool */
+
+/* csd_mesh_create.share: who has a buffer together */
+#define CSD_SHARE_NONE		0	/* one buffer per ordered pair */
+#define CSD_SHARE_WRITERS	1	/* one per receiver: all others write it */
+#define CSD_SHARE_READERS	2	/* one per sender: all others read it */
+#define CSD_SHARE_BOTH		3	/* one for all members */
+#define CSD_SHARE_PAIR		4	/* one per pair: both directions */
+
+/* csd_mesh_create.ring_flags, csd_mesh_pair.ring_flags */
+#define CSD_RING_FLAG_OUT_OF_ORDER	(1U << 0)	/* consumed in any order, by bitmaps */
+#define CSD_RING_FLAG_DOORBELL		(1U << 1)	/* a word per sender says that there is more */
+#define CSD_RING_FLAG_METADATA		(1U << 2)	/* who, to whom and how long in a word per slot */
+
+/* csd_mesh_create.establish: who lays out a buffer */
+#define CSD_ESTABLISH_HOST	0
+#define CSD_ESTABLISH_RECEIVER	1
+#define CSD_ESTABLISH_SENDER	2
+#define CSD_ESTABLISH_MEMBER	3	/* one drive, for all */
+#define CSD_ESTABLISH_DISCOVER	4	/* of two members the one that advertises more free memory */
+
+/* csd_mesh_create.notify: who tells the others of a layout */
+#define CSD_NOTIFY_HOST		0	/* the host collects what was laid out and tells everybody */
+#define CSD_NOTIFY_PEER		1	/* members read each other's offers on the board */
+
+/* csd_mesh_create.select: which sender a member turns to */
+#define CSD_SELECT_ROUND_ROBIN	0
+#define CSD_SELECT_OLDEST	1	/* the one whose entry was seen first */
+
+/* csd_mesh_pair.fields: what of the mesh's choices does not hold for the pair */
+#define CSD_PAIR_PLACE		(1U << 0)	/* @place, @place_drive */
+#define CSD_PAIR_PUBLISH	(1U << 1)	/* @publish */
+#define CSD_PAIR_ENTRIES	(1U << 2)	/* @entries */
+#define CSD_PAIR_ENTRY_BYTES	(1U << 3)	/* @entry_bytes */
+#define CSD_PAIR_FORM		(1U << 4)	/* @form */
+#define CSD_PAIR_RING_FLAGS	(1U << 5)	/* @ring_flags */
+
+/**
+ * struct csd_mesh_pair - how the buffer of one ordered pair differs, in csd_mesh_create.pairs
+ * @from: drive number or CSD_MEMBER_HOST
+ * @to: drive number or CSD_MEMBER_HOST
+ * @fields: CSD_PAIR_*: which of the members below count
+ * @place: CSD_PLACE_*
+ * @place_drive: with CSD_PLACE_MEMBER, whose memory
+ * @publish: CSD_PUBLISH_*
+ * @entries: a power of two 4 .. 4096
+ * @entry_bytes: a power of two 64 .. 4096
+ * @form: CSD_FORM_*
+ * @ring_flags: CSD_RING_FLAG_*
+ * @reserved: zero
+ */
+struct csd_mesh_pair {
+	__u32 from;
+	__u32 to;
+	__u32 fields;
+	__u32 place;
+	__u32 place_drive;
+	__u32 publish;
+	__u32 entries;
+	__u32 entry_bytes;
+	__u32 form;
+	__u32 ring_flags;
+	__u32 reserved[2];
+};
+
+/* csd_mesh_create.reason_pair */
+#define CSD_PAIR_NONE		0xffffffffU	/* the refusal is about no pair of @pairs */
+
 /**
  * struct csd_mesh_create - CSD_IOC_MESH_CREATE
  * @size: sizeof(struct csd_mesh_create)
  * @flags: in, zero
  * @drives: in, bit N: csdN becomes a member; 0 means all bound drives that are in no mesh
- * @entries: in, entries per ring, a power of two 4 .. 4096; 0 means 64
+ * @entries: in, entries per ring, a power of two 4 .. 4096; 0 means 64. Lists and shared
+ *	buffers: at most 256
  * @entry_bytes: in, bytes per entry, a power of two 64 .. 4096; 0 means 64
- * @placement: in, CSD_PLACE_*
+ * @placement: in, CSD_PLACE_*. A buffer that would lie in the memory of a drive which lends
+ *	none lies in the host's; for CSD_PLACE_MEMBER that is an error
  * @publish: in, CSD_PUBLISH_*
  * @memory: in, CSD_MESH_MEMORY_*
  * @mesh: out, number of the new mesh
- * @peer_rings: out
- * @host_rings: out
+ * @peer_rings: out, ordered pairs of drives
+ * @host_rings: out, ordered pairs of the host and a drive
  * @busy_drive: out, with EBUSY the drive that is in another mesh
  * @reserved: zero
  * @create_ns: out, how long it took
+ * @place_drive: in, with CSD_PLACE_MEMBER, whose memory
+ * @form: in, CSD_FORM_*
+ * @share: in, CSD_SHARE_*
+ * @ring_flags: in, CSD_RING_FLAG_*
+ * @establish: in, CSD_ESTABLISH_*
+ * @establish_drive: in, with CSD_ESTABLISH_MEMBER, which drive
+ * @notify: in, CSD_NOTIFY_*
+ * @select: in, CSD_SELECT_*
+ * @pair_count: in, elements of @pairs, at most CSD_MAX_PAIRS
+ * @reason: out, with EINVAL, ENOSPC, EOPNOTSUPP and ETIMEDOUT: CSD_REASON_*
+ * @pairs: in, pointer to an array of struct csd_mesh_pair, each ordered pair at most once
+ * @reason_drive: out, with @reason: the drive that it is about, or CSD_MEMBER_HOST
+ * @reason_pair: out, with @reason: the index in @pairs that it is about, or CSD_PAIR_NONE
+ * @buffers: out, distinct buffers: as many as rings, fewer where they are shared
+ * @reserved2: zero
  *
- * Errors: EBUSY a drive is in another mesh; ENOSPC a drive's memory is too
- * small; EOPNOTSUPP a drive has no usable memory; ENODEV a drive is not ready;
- * EMFILE too many meshes.
+ * Errors: EBUSY a drive is in another mesh; EINVAL what was asked for cannot be combined;
+ * ENOSPC a drive's memory is too small; EOPNOTSUPP a drive has no usable memory and needs
+ * one; ETIMEDOUT a member did not take part in laying out the buffers; ENODEV a drive is not
+ * ready; EMFILE too many meshes.
  */
 struct csd_mesh_create {
 	__u32 size;
@@ -295,6 +389,21 @@ struct csd_mesh_create {
 	__u32 busy_drive;
 	__u32 reserved;
 	__aligned_u64 create_ns;
+	__u32 place_drive;
+	__u32 form;
+	__u32 share;
+	__u32 ring_flags;
+	__u32 establish;
+	__u32 establish_drive;
+	__u32 notify;
+	__u32 select;
+	__u32 pair_count;
+	__u32 reason;
+	__aligned_u64 pairs;
+	__u32 reason_drive;
+	__u32 reason_pair;
+	__u32 buffers;
+	__u32 reserved2;
 };
 
 /* csd_mesh_destroy.flags */
@@ -329,7 +438,8 @@ struct csd_mesh_destroy {
  * @drive: number of the drive, or CSD_MEMBER_HOST
  * @member: its member id in this mesh, host 0
  * @state: CSD_MEMBER_*
- * @memory: CSD_MEMORY_CMB or CSD_MEMORY_PMR holding its rings, 0 for host memory
+ * @memory: CSD_MEMORY_CMB or CSD_MEMORY_PMR that it lends, 0 for host memory and for a drive that
+ *	lends none
  * @ring_bytes: bytes of its memory that rings and cells take
  */
 struct csd_mesh_member {
@@ -355,6 +465,20 @@ struct csd_mesh_member {
  * @members: in, pointer to an array of struct csd_mesh_member, may be 0
  * @host_bytes: out, host memory of the mesh
  * @create_ns: out, how long creation took
+ * @place_drive: out, with CSD_PLACE_MEMBER whose memory, else CSD_MEMBER_HOST
+ * @form: out, CSD_FORM_*
+ * @share: out, CSD_SHARE_*
+ * @ring_flags: out, CSD_RING_FLAG_*
+ * @establish: out, CSD_ESTABLISH_*
+ * @establish_drive: out, with CSD_ESTABLISH_MEMBER which drive, else CSD_MEMBER_HOST
+ * @notify: out, CSD_NOTIFY_*
+ * @select: out, CSD_SELECT_*
+ * @memory: out, CSD_MESH_MEMORY_*, as asked for
+ * @pair_count: out, pairs for which something of this does not hold (see CSD_IOC_RING_INFO)
+ * @buffers: out, distinct buffers
+ * @digest: out, CRC-32C of the mesh table: equal at all members
+ * @establish_ns: out, how much of @create_ns the laying out of the buffers took
+ * @resets: out, buffers reset since creation
  */
 struct csd_mesh_info {
 	__u32 size;
@@ -370,10 +494,28 @@ struct csd_mesh_info {
 	__aligned_u64 members;
 	__aligned_u64 host_bytes;
 	__aligned_u64 create_ns;
+	__u32 place_drive;
+	__u32 form;
+	__u32 share;
+	__u32 ring_flags;
+	__u32 establish;
+	__u32 establish_drive;
+	__u32 notify;
+	__u32 select;
+	__u32 memory;
+	__u32 pair_count;
+	__u32 buffers;
+	__u32 digest;
+	__aligned_u64 establish_ns;
+	__aligned_u64 resets;
 };
 
 /**
  * struct csd_ring_info - CSD_IOC_RING_INFO
+ *
+ * What one ordered pair of members has, whatever its form. With @share the buffer holds entries of
+ * other pairs too; the counters are this pair's, @tail, @head and @bytes the buffer's.
+ *
  * @size: sizeof(struct csd_ring_info)
  * @mesh: in
  * @from: in, drive number or CSD_MEMBER_HOST
@@ -382,8 +524,8 @@ struct csd_mesh_info {
  * @memory: out, CSD_MEMORY_CMB, CSD_MEMORY_PMR or 0 (host)
  * @epoch: out
  * @state: out, CSD_RING_*
- * @tail: out, free-running, entries ever pushed modulo 2^32
- * @head: out, free-running, entries ever consumed modulo 2^32
+ * @tail: out, free-running, entries ever pushed modulo 2^32 in this epoch
+ * @head: out, free-running, entries ever consumed modulo 2^32 in this epoch
  * @bytes: out, memory the ring takes, cells included
  * @messages: out, entries received
  * @message_bytes: out, bytes of these entries
@@ -391,6 +533,19 @@ struct csd_mesh_info {
  * @stalls: out, times the sender found the ring full
  * @stale: out, entries dropped because of an old epoch
  * @faults: out, entries or cells that broke the protocol
+ * @buffer: out, number of the buffer; pairs that share one have the same
+ * @form: out, CSD_FORM_*
+ * @share: out, CSD_SHARE_*
+ * @publish: out, CSD_PUBLISH_*
+ * @place: out, CSD_PLACE_* as asked for; @where is what came of it
+ * @flags: out, CSD_RING_FLAG_*
+ * @establisher: out, who laid it out, drive number or CSD_MEMBER_HOST
+ * @entries: out
+ * @entry_bytes: out
+ * @arbiter: out, with @share who grants the room in it, else CSD_MEMBER_HOST
+ * @announcements: out, writes by the sender that say there is more (tail cells, links, maps)
+ * @flushes: out, read-backs by the sender before an announcement that went another way
+ * @sent: out, entries sent
  *
  * Errors: ENXIO no such mesh or ring.
  */
@@ -412,12 +567,68 @@ struct csd_ring_info {
 	__aligned_u64 stalls;
 	__aligned_u64 stale;
 	__aligned_u64 faults;
+	__u32 buffer;
+	__u32 form;
+	__u32 share;
+	__u32 publish;
+	__u32 place;
+	__u32 flags;
+	__u32 establisher;
+	__u32 entries;
+	__u32 entry_bytes;
+	__u32 arbiter;
+	__aligned_u64 announcements;
+	__aligned_u64 flushes;
+	__aligned_u64 sent;
 };
 
 /* csd_ring_info.state */
 #define CSD_RING_ATTACHED	0
 #define CSD_RING_FENCED		1	/* a fault was seen; nothing more is taken from it */
 #define CSD_RING_DETACHED	2	/* one of its ends is lost */
+#define CSD_RING_RESETTING	3	/* it is being reset */
+
+/* csd_ring_reset.flags */
+#define CSD_RING_RESET_ABANDON	(1U << 0)	/* what is in it when the time is over is given up */
+
+/**
+ * struct csd_ring_reset - CSD_IOC_RING_RESET
+ *
+ * Gives the buffers between two members a new epoch while all others carry on: both ends send
+ * nothing more, what is under way is taken, the memory is cleared, both ends join anew. With @share
+ * that concerns everybody who has the buffer. A buffer fenced by a fault is reset with
+ * CSD_RING_RESET_ABANDON only, as is one with a lost end among several.
+ *
+ * @size: sizeof(struct csd_ring_reset)
+ * @mesh: in
+ * @from: in, drive number or CSD_MEMBER_HOST
+ * @to: in, drive number or CSD_MEMBER_HOST; the order does not matter
+ * @flags: in, CSD_RING_RESET_*
+ * @timeout_ms: in, how long what is under way may take, 0 means 5000, at most 60000
+ * @epoch: out, the new epoch
+ * @reserved: zero
+ * @stale: out, entries of the old epoch that the ends have dropped
+ * @abandoned: out, requests that were open and will not be answered
+ * @reset_ns: out, how long the two could not talk
+ *
+ * Errors: ENXIO no such mesh or ring; ENODEV an end is lost; ETIMEDOUT it could not be drained, it
+ * goes on under its old epoch; EBUSY it is being reset already; ECANCELED the mesh is being
+ * destroyed; EPROTO it is fenced and CSD_RING_RESET_ABANDON was not given; EOVERFLOW all epochs are
+ * used up; EINTR.
+ */
+struct csd_ring_reset {
+	__u32 size;
+	__u32 mesh;
+	__u32 from;
+	__u32 to;
+	__u32 flags;
+	__u32 timeout_ms;
+	__u32 epoch;
+	__u32 reserved;
+	__aligned_u64 stale;
+	__aligned_u64 abandoned;
+	__aligned_u64 reset_ns;
+};
 
 /* csd_msg_call.opcode */
 #define CSD_MSG_PING		0x01	/* answered at once with the same payload */
@@ -683,6 +894,8 @@ struct csd_pipeline_cancel {
 /* drive: where it failed; peer: the first drive; detail: pipeline number */
 #define CSD_EVENT_PIPELINE_FAILED	10
 #define CSD_EVENT_PIPELINE_CANCELLED	11	/* detail: pipeline number */
+/* drive, peer: the pair that was named; detail: the new epoch; status: 0, or why it failed */
+#define CSD_EVENT_RING_RESET		12
 
 /**
  * struct csd_event - what read(2) on /dev/csd returns, one or more whole ones

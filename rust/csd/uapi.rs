@@ -61,6 +61,7 @@ abi! {
     csd_mesh_destroy: 16,
     csd_mesh_info: 64,
     csd_ring_info: 96,
+    csd_ring_reset: 56,
     csd_msg_call: 64,
     csd_msg_recv: 40,
     csd_pipeline_start: 104,
@@ -71,3 +72,5 @@ abi! {
 
 const _: () = assert!(size_of::<csd_event>() == 48);
 const _: () = assert!(size_of::<csd_stage>() == 32);
+const _: () = assert!(size_of::<csd_mesh_pair>() == 48);
+const _: () = assert!(size_of::<csd_mesh_member>() == 24);

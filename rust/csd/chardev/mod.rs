@@ -121,6 +121,9 @@ impl OpenFile for ControlFile {
             uapi::CSD_NUMBER_RING_INFO => with(user, |info: &mut uapi::csd_ring_info| {
                 registry.mesh(info.mesh)?.ring_info(info)
             }),
+            uapi::CSD_NUMBER_RING_RESET => with(user, |reset: &mut uapi::csd_ring_reset| {
+                registry.mesh(reset.mesh)?.reset(reset)
+            }),
             uapi::CSD_NUMBER_MSG_CALL => with(user, |call: &mut uapi::csd_msg_call| {
                 registry.mesh(call.mesh)?.call(call)
             }),

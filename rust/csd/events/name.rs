@@ -19,6 +19,7 @@ pub(super) fn of(kind: u32) -> &'static str {
         uapi::CSD_EVENT_PIPELINE_DONE => "pipeline-done",
         uapi::CSD_EVENT_PIPELINE_FAILED => "pipeline-failed",
         uapi::CSD_EVENT_PIPELINE_CANCELLED => "pipeline-cancelled",
+        uapi::CSD_EVENT_RING_RESET => "ring-reset",
         _ => "unknown",
     }
 }

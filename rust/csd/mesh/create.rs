@@ -193,6 +193,16 @@ fn shape(request: &csd_mesh_create) -> Result<MeshShape> {
         || request.placement != uapi::CSD_PLACE_RECEIVER
         || request.publish != uapi::CSD_PUBLISH_ENTRY
         || request.memory > uapi::CSD_MESH_MEMORY_CMB
+        || request.place_drive != 0
+        || request.form != uapi::CSD_FORM_RING
+        || request.share != uapi::CSD_SHARE_NONE
+        || request.ring_flags != 0
+        || request.establish != uapi::CSD_ESTABLISH_HOST
+        || request.establish_drive != 0
+        || request.notify != uapi::CSD_NOTIFY_HOST
+        || request.select != uapi::CSD_SELECT_ROUND_ROBIN
+        || request.pair_count != 0
+        || request.reserved2 != 0
     {
         return Err(EOPNOTSUPP);
     }
@@ -241,6 +251,7 @@ impl Registry {
         request.entry_bytes = shape.entry_bytes;
         request.peer_rings = shape.peer_rings();
         request.host_rings = shape.host_rings();
+        request.buffers = shape.peer_rings().saturating_add(shape.host_rings());
         request.create_ns = took;
         self.post(mesh.event(uapi::CSD_EVENT_MESH_CREATED));
         Ok(mesh)

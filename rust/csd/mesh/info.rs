@@ -18,7 +18,8 @@ use crate::{
         self,
         csd_mesh_info,
         csd_mesh_member,
-        csd_ring_info, //
+        csd_ring_info,
+        csd_ring_reset, //
     }, //
 };
 use kernel::{
@@ -64,6 +65,9 @@ impl Mesh {
             .saturating_add(self.host.bytes())
             .saturating_add(size_of::<Self>() as u64);
         info.create_ns = self.create_ns.load(Relaxed);
+        info.place_drive = uapi::CSD_MEMBER_HOST;
+        info.establish_drive = uapi::CSD_MEMBER_HOST;
+        info.buffers = info.peer_rings.saturating_add(info.host_rings);
         if members == 0 {
             return Ok(());
         }
@@ -164,6 +168,11 @@ impl Mesh {
         info.stalls = stalls;
         info.stale = stale;
         info.faults = faults.saturating_add(sender_faults);
+        info.establisher = uapi::CSD_MEMBER_HOST;
+        info.arbiter = uapi::CSD_MEMBER_HOST;
+        info.entries = layout.entries;
+        info.entry_bytes = layout.entry_bytes;
+        info.sent = sent;
         let lost = [from, to]
             .into_iter()
             .any(|id| !id.is_host() && !self.is_here(id));
@@ -173,6 +182,17 @@ impl Mesh {
             info.state = uapi::CSD_RING_FENCED;
         }
         Ok(())
+    }
+
+    /// Carries out `CSD_IOC_RING_RESET`.
+    ///
+    /// # Errors
+    ///
+    /// - As `uapi/csd.h` says.
+    pub(crate) fn reset(&self, reset: &mut csd_ring_reset) -> Result {
+        self.find(reset.from)?;
+        self.find(reset.to)?;
+        Err(EOPNOTSUPP)
     }
 
     /// Host memory of one member, in bytes; 0 once it is lost.

@@ -15,6 +15,8 @@ struct ioctl_shape {
 	const char *name;
 	unsigned long request;
 	size_t size;
+	/* Its size when it was first published, where it has grown since; else 0 */
+	size_t first;
 	/* Byte offsets of members that must be zero, ended by 0 */
 	size_t reserved[4];
 	/* On which a valid request is made of zeroes and `size` alone, 0: EINVAL or the like */
@@ -53,6 +55,15 @@ static inline void fill_ring(void *arg, uint32_t mesh)
 	ring->to = 0;
 }
 
+static inline void fill_reset(void *arg, uint32_t mesh)
+{
+	struct csd_ring_reset *reset = arg;
+
+	reset->mesh = mesh;
+	reset->from = CSD_MEMBER_HOST;
+	reset->to = 0;
+}
+
 static inline void fill_call(void *arg, uint32_t mesh)
 {
 	struct csd_msg_call *msg = arg;
@@ -83,29 +94,31 @@ static inline void fill_pipeline(void *arg, uint32_t mesh)
 #define AT(type, member) offsetof(struct type, member)
 
 static const struct ioctl_shape shapes[] = {
-	{ "CSD_IOC_INFO", CSD_IOC_INFO, sizeof(struct csd_info),
+	{ "CSD_IOC_INFO", CSD_IOC_INFO, sizeof(struct csd_info), 0,
 	  { AT(csd_info, reserved) }, fill_first },
-	{ "CSD_IOC_DRIVE_INFO", CSD_IOC_DRIVE_INFO, sizeof(struct csd_drive_info),
+	{ "CSD_IOC_DRIVE_INFO", CSD_IOC_DRIVE_INFO, sizeof(struct csd_drive_info), 0,
 	  { AT(csd_drive_info, reserved) }, fill_first },
-	{ "CSD_IOC_DRIVE_NAMESPACE", CSD_IOC_DRIVE_NAMESPACE, sizeof(struct csd_drive_namespace),
+	{ "CSD_IOC_DRIVE_NAMESPACE", CSD_IOC_DRIVE_NAMESPACE, sizeof(struct csd_drive_namespace), 0,
 	  { AT(csd_drive_namespace, reserved) }, fill_first },
-	{ "CSD_IOC_DRIVE_PROBE_MEMORY", CSD_IOC_DRIVE_PROBE_MEMORY, sizeof(struct csd_drive_probe_memory),
+	{ "CSD_IOC_DRIVE_PROBE_MEMORY", CSD_IOC_DRIVE_PROBE_MEMORY, sizeof(struct csd_drive_probe_memory), 0,
 	  { AT(csd_drive_probe_memory, reserved) }, fill_probe },
-	{ "CSD_IOC_MESH_INFO", CSD_IOC_MESH_INFO, sizeof(struct csd_mesh_info), { 0 }, fill_mesh },
-	{ "CSD_IOC_RING_INFO", CSD_IOC_RING_INFO, sizeof(struct csd_ring_info), { 0 }, fill_ring },
-	{ "CSD_IOC_MSG_CALL", CSD_IOC_MSG_CALL, sizeof(struct csd_msg_call), { 0 }, fill_call },
-	{ "CSD_IOC_PIPELINE_PLAN", CSD_IOC_PIPELINE_PLAN, sizeof(struct csd_pipeline_start), { 0 }, fill_pipeline },
+	{ "CSD_IOC_MESH_INFO", CSD_IOC_MESH_INFO, sizeof(struct csd_mesh_info), 64, { 0 }, fill_mesh },
+	{ "CSD_IOC_RING_INFO", CSD_IOC_RING_INFO, sizeof(struct csd_ring_info), 96, { 0 }, fill_ring },
+	{ "CSD_IOC_RING_RESET", CSD_IOC_RING_RESET, sizeof(struct csd_ring_reset), 0,
+	  { AT(csd_ring_reset, reserved) }, fill_reset },
+	{ "CSD_IOC_MSG_CALL", CSD_IOC_MSG_CALL, sizeof(struct csd_msg_call), 0, { 0 }, fill_call },
+	{ "CSD_IOC_PIPELINE_PLAN", CSD_IOC_PIPELINE_PLAN, sizeof(struct csd_pipeline_start), 0, { 0 }, fill_pipeline },
 	/* Those that do not succeed as they stand, or change something */
-	{ "CSD_IOC_DRIVE_SET", CSD_IOC_DRIVE_SET, sizeof(struct csd_drive_set),
+	{ "CSD_IOC_DRIVE_SET", CSD_IOC_DRIVE_SET, sizeof(struct csd_drive_set), 0,
 	  { AT(csd_drive_set, reserved) }, NULL },
-	{ "CSD_IOC_MESH_CREATE", CSD_IOC_MESH_CREATE, sizeof(struct csd_mesh_create),
-	  { AT(csd_mesh_create, reserved) }, NULL },
-	{ "CSD_IOC_MESH_DESTROY", CSD_IOC_MESH_DESTROY, sizeof(struct csd_mesh_destroy),
+	{ "CSD_IOC_MESH_CREATE", CSD_IOC_MESH_CREATE, sizeof(struct csd_mesh_create), 64,
+	  { AT(csd_mesh_create, reserved), AT(csd_mesh_create, reserved2) }, NULL },
+	{ "CSD_IOC_MESH_DESTROY", CSD_IOC_MESH_DESTROY, sizeof(struct csd_mesh_destroy), 0,
 	  { AT(csd_mesh_destroy, reserved) }, NULL },
-	{ "CSD_IOC_MSG_RECV", CSD_IOC_MSG_RECV, sizeof(struct csd_msg_recv), { 0 }, NULL },
-	{ "CSD_IOC_PIPELINE_START", CSD_IOC_PIPELINE_START, sizeof(struct csd_pipeline_start), { 0 }, NULL },
-	{ "CSD_IOC_PIPELINE_INFO", CSD_IOC_PIPELINE_INFO, sizeof(struct csd_pipeline_info), { 0 }, NULL },
-	{ "CSD_IOC_PIPELINE_CANCEL", CSD_IOC_PIPELINE_CANCEL, sizeof(struct csd_pipeline_cancel),
+	{ "CSD_IOC_MSG_RECV", CSD_IOC_MSG_RECV, sizeof(struct csd_msg_recv), 0, { 0 }, NULL },
+	{ "CSD_IOC_PIPELINE_START", CSD_IOC_PIPELINE_START, sizeof(struct csd_pipeline_start), 0, { 0 }, NULL },
+	{ "CSD_IOC_PIPELINE_INFO", CSD_IOC_PIPELINE_INFO, sizeof(struct csd_pipeline_info), 0, { 0 }, NULL },
+	{ "CSD_IOC_PIPELINE_CANCEL", CSD_IOC_PIPELINE_CANCEL, sizeof(struct csd_pipeline_cancel), 0,
 	  { AT(csd_pipeline_cancel, reserved) }, NULL },
 };
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))

@@ -14,7 +14,7 @@ static void each(void (*check)(int fd, const struct ioctl_shape *shape, uint32_t
 {
 	static const struct ioctl_shape progress = {
 		"CSD_IOC_PIPELINE_PROGRESS", CSD_IOC_PIPELINE_PROGRESS,
-		sizeof(struct csd_pipeline_progress), { 0 }, fill_first,
+		sizeof(struct csd_pipeline_progress), 0, { 0 }, fill_first,
 	};
 	int fd = open_csd(0);
 	uint32_t mesh = whole_mesh(fd);
@@ -37,12 +37,31 @@ static void make(const struct ioctl_shape *shape, uint32_t mesh, uint32_t size)
 
 static void check_small(int fd, const struct ioctl_shape *shape, uint32_t mesh)
 {
-	uint32_t sizes[] = { 0, 1, 4, shape->size - 8, shape->size - 1 };
+	uint32_t first = shape->first ? shape->first : shape->size;
+	uint32_t sizes[] = { 0, 1, 4, first - 8, first - 1 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		make(shape, mesh, sizes[i]);
 		expect(call(fd, shape->request, big), EINVAL, "%s of %u bytes", shape->name, sizes[i]);
 	}
+}
+
+static void check_grown(int fd, const struct ioctl_shape *shape, uint32_t mesh)
+{
+	if (!shape->first || !shape->fill)
+		return;
+	for (size_t size = shape->first; size < shape->size; size += 4) {
+		make(shape, mesh, size);
+		memset(big + size, 0xa5, shape->size - size);
+		expect(call(fd, shape->request, big), 0, "%s of %zu bytes, as an older caller knows it",
+		       shape->name, size);
+		equal(big[size], 0xa5, "%s: byte behind what an older caller knows", shape->name);
+	}
+}
+
+static void older_sizes(void)
+{
+	each(check_grown);
 }
 
 static void small_sizes(void)
@@ -353,6 +372,7 @@ static void random_requests(void)
 
 static const struct test tests[] = {
 	{ "a structure smaller than the first published one is EINVAL, for each call", small_sizes },
+	{ "a structure as an older program knows it is accepted, and nothing behind it is touched", older_sizes },
 	{ "a larger structure whose tail is not zero is E2BIG, for each call", nonzero_tail },
 	{ "a larger structure whose tail is zero is accepted and the tail untouched, for each call", zero_tail },
 	{ "sizes up to 2^32 - 1 end in E2BIG or EFAULT, for each call", huge_sizes },
