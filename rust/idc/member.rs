@@ -171,7 +171,7 @@ impl Location {
 }
 
 /// A set of members.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct MemberSet(u64);
 
@@ -208,6 +208,12 @@ impl MemberSet {
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// How many members are in it.
+    #[must_use]
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
     }
 
     /// Its members in order.

@@ -2,6 +2,7 @@
 
 //! The rooms of IDC. This file owns the list of them; it never holds code.
 
+pub mod backoff;
 pub mod entry;
 pub mod firmware;
 pub mod function;
@@ -13,6 +14,7 @@ pub mod mesh;
 pub mod pipeline;
 pub mod range;
 pub mod ring;
+pub mod select;
 pub mod status;
 pub mod superblock;
 pub mod window;
