@@ -3,17 +3,27 @@
 //! The entries of a ring: requests in the shape of an NVMe submission queue entry, responses in the
 //! shape of a completion queue entry, and the trailer by which an entry validates itself.
 //!
-//! Owns the byte layout. Never touches a ring: it works on private copies only.
+//! Owns the byte layout. Never touches a ring: it works on private copies only; how they get into a
+//! slot and out of it is [`slot`]'s.
+
+mod data;
+pub mod slot;
+mod trailer;
+
+pub use data::DataBody;
+pub use trailer::{Expected, Kind, Label, Stamp, Trailer, FLAG_MORE, FLAG_NO_RESPONSE};
 
 use super::member::MemberId;
 use super::status::Status;
 use core::mem::{offset_of, size_of};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes as _, IntoBytes as _};
+use zerocopy::FromBytes as _;
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// What the size of an entry is a multiple of.
+pub const UNIT_BYTES: usize = 64;
 /// Bytes of the smallest entry.
-pub const MIN_ENTRY_BYTES: usize = 64;
+pub const MIN_ENTRY_BYTES: usize = UNIT_BYTES;
 /// Bytes of the largest entry.
 pub const MAX_ENTRY_BYTES: usize = 4096;
 /// Bytes of a request's or a response's header.
@@ -80,95 +90,6 @@ pub struct ResponseHeader {
 const _: () = assert!(size_of::<ResponseHeader>() == HEADER_BYTES);
 const _: () = assert!(offset_of!(ResponseHeader, inline_length) == 10);
 const _: () = assert!(offset_of!(ResponseHeader, status) == 14);
-
-/// Last 12 bytes of every entry. IDC specification, "Trailer".
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Trailer {
-    from: U16,
-    kind: u8,
-    flags: u8,
-    sequence: U32,
-    epoch: U32,
-}
-const _: () = assert!(size_of::<Trailer>() == 12);
-const _: () = assert!(offset_of!(Trailer, sequence) == 4);
-const _: () = assert!(offset_of!(Trailer, epoch) == 8);
-
-/// Bytes 16..52 of OPEN and DATA: where it lies. IDC specification, "DATA".
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct DataBody {
-    window: U32,
-    length: U32,
-    offset: U64,
-    stream_offset: U64,
-    sequence: U32,
-    zero: [u8; 8],
-}
-const _: () = assert!(size_of::<DataBody>() == MIN_INLINE);
-const _: () = assert!(offset_of!(DataBody, offset) == 8);
-const _: () = assert!(offset_of!(DataBody, stream_offset) == 16);
-const _: () = assert!(offset_of!(DataBody, sequence) == 24);
-
-impl DataBody {
-    /// `length` bytes at `offset` of `window`, which stand at `stream_offset` of the stream in its
-    /// chunk `sequence`.
-    #[must_use]
-    pub fn new(window: u32, offset: u64, length: u32, stream_offset: u64, sequence: u32) -> Self {
-        DataBody {
-            window: window.into(),
-            length: length.into(),
-            offset: offset.into(),
-            stream_offset: stream_offset.into(),
-            sequence: sequence.into(),
-            zero: [0; 8],
-        }
-    }
-
-    /// The bytes as a request's data.
-    #[must_use]
-    pub fn as_data(&self) -> &[u8] {
-        self.as_bytes()
-    }
-
-    /// The body in a request's data, or `None` if it is too short or a reserved byte is set.
-    #[must_use]
-    pub fn parse(data: &[u8]) -> Option<Self> {
-        let (body, _) = DataBody::read_from_prefix(data).ok()?;
-        (body.zero == [0; 8]).then_some(body)
-    }
-
-    /// The window's id.
-    #[must_use]
-    pub fn window(&self) -> u32 {
-        self.window.get()
-    }
-
-    /// Bytes.
-    #[must_use]
-    pub fn length(&self) -> u32 {
-        self.length.get()
-    }
-
-    /// Offset in the window.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.offset.get()
-    }
-
-    /// Offset in the stream.
-    #[must_use]
-    pub fn stream_offset(&self) -> u64 {
-        self.stream_offset.get()
-    }
-
-    /// The chunk's number in its stream, from 0.
-    #[must_use]
-    pub fn sequence(&self) -> u32 {
-        self.sequence.get()
-    }
-}
 
 /// A request as it is sent and as it is found valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -320,109 +241,54 @@ pub enum Entry<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Malformed;
 
-/// The kind of an entry.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u8)]
-pub enum Kind {
-    /// A request.
-    Request = 1,
-    /// A response.
-    Response = 2,
-}
-
-/// Flag of a request: no response is wanted.
-pub const FLAG_NO_RESPONSE: u8 = 1;
-/// Flag of a DATA request: more follows.
-pub const FLAG_MORE: u8 = 2;
-
-/// The last 8 bytes of an entry as its receiver polls for them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Stamp {
-    /// The entry's index.
-    pub sequence: u32,
-    /// The ring's epoch.
-    pub epoch: u32,
-}
-
-impl Stamp {
-    /// The stamp in a loaded cell.
-    #[must_use]
-    pub const fn from_cell(cell: u64) -> Self {
-        Stamp {
-            sequence: cell as u32,
-            epoch: (cell >> 32) as u32,
-        }
-    }
-
-    /// The cell of this stamp.
-    #[must_use]
-    pub const fn to_cell(self) -> u64 {
-        ((self.epoch as u64) << 32) | self.sequence as u64
-    }
-}
-
-impl Trailer {
-    /// The trailer of an entry.
-    #[must_use]
-    pub fn new(from: MemberId, kind: Kind, flags: u8, stamp: Stamp) -> Self {
-        Trailer {
-            from: from.get().into(),
-            kind: kind as u8,
-            flags,
-            sequence: stamp.sequence.into(),
-            epoch: stamp.epoch.into(),
-        }
-    }
-}
-
-/// Takes the private copy of an entry apart.
+/// Takes the private copy of an entry apart: its first bytes and, right behind them, its trailer.
 ///
 /// # Errors
-/// [`Malformed`] if the trailer is not what `from` and `stamp` demand, the kind or a flag is
-/// unknown, a reserved field is set, or the inline length exceeds the entry.
-pub fn parse(copy: &[u8], from: MemberId, stamp: Stamp) -> Result<Entry<'_>, Malformed> {
+/// [`Malformed`] if the trailer is not what is `expected`, says another size than that of the copy,
+/// the kind or a flag is unknown, a reserved field is set, or the inline length exceeds the entry.
+pub fn parse<'c>(copy: &'c [u8], expected: &Expected) -> Result<(Label, Entry<'c>), Malformed> {
     let (body, trailer) = Trailer::read_from_suffix(copy).map_err(|_| Malformed)?;
-    if trailer.from.get() != from.get()
-        || trailer.sequence.get() != stamp.sequence
-        || trailer.epoch.get() != stamp.epoch
-    {
+    let label = trailer.label(expected)?;
+    if trailer.bytes(MAX_ENTRY_BYTES as u32) != Some(copy.len()) {
         return Err(Malformed);
     }
-    if trailer.kind == Kind::Request as u8 {
-        let (header, data) = RequestHeader::read_from_prefix(body).map_err(|_| Malformed)?;
-        let more = trailer.flags & FLAG_MORE != 0;
-        let known = trailer.flags & !(FLAG_NO_RESPONSE | FLAG_MORE) == 0;
-        if !known || header.zero != 0 || (more && header.opcode != Opcode::DATA.0) {
-            return Err(Malformed);
+    match trailer.kind()? {
+        (Kind::Request, flags) => {
+            let (header, data) = RequestHeader::read_from_prefix(body).map_err(|_| Malformed)?;
+            let more = flags & FLAG_MORE != 0;
+            if header.zero != 0 || (more && header.opcode != Opcode::DATA.0) {
+                return Err(Malformed);
+            }
+            let entry = Entry::Request {
+                cid: header.cid.get(),
+                wants_response: flags & FLAG_NO_RESPONSE == 0,
+                request: Request {
+                    opcode: Opcode(header.opcode),
+                    stream: header.stream.get(),
+                    hop: header.hop.get(),
+                    arg16: header.arg16.get(),
+                    arg32: header.arg32.get(),
+                    more,
+                    data,
+                },
+            };
+            Ok((label, entry))
         }
-        Ok(Entry::Request {
-            cid: header.cid.get(),
-            wants_response: trailer.flags & FLAG_NO_RESPONSE == 0,
-            request: Request {
-                opcode: Opcode(header.opcode),
-                stream: header.stream.get(),
-                hop: header.hop.get(),
-                arg16: header.arg16.get(),
-                arg32: header.arg32.get(),
-                more,
-                data,
-            },
-        })
-    } else if trailer.kind == Kind::Response as u8 {
-        let (header, data) = ResponseHeader::read_from_prefix(body).map_err(|_| Malformed)?;
-        let inline = data
-            .get(..usize::from(header.inline_length.get()))
-            .ok_or(Malformed)?;
-        if trailer.flags != 0 || header.sqhd.get() != 0 || header.status.get() & 0x8000 != 0 {
-            return Err(Malformed);
+        (Kind::Response, _) => {
+            let (header, data) = ResponseHeader::read_from_prefix(body).map_err(|_| Malformed)?;
+            let inline = data
+                .get(..usize::from(header.inline_length.get()))
+                .ok_or(Malformed)?;
+            if header.sqhd.get() != 0 || header.status.get() & 0x8000 != 0 {
+                return Err(Malformed);
+            }
+            let entry = Entry::Response(Response {
+                cid: header.cid.get(),
+                status: Status::from_wire(header.status.get()),
+                result: header.result.get(),
+                inline,
+            });
+            Ok((label, entry))
         }
-        Ok(Entry::Response(Response {
-            cid: header.cid.get(),
-            status: Status::from_wire(header.status.get()),
-            result: header.result.get(),
-            inline,
-        }))
-    } else {
-        Err(Malformed)
     }
 }

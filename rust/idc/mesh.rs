@@ -69,8 +69,7 @@ impl MeshShape {
             epoch: 1,
             to: MemberId::HOST,
             from: MemberId::new(1).unwrap_or_default(),
-            base: Location::default(),
-            credit: Location::default(),
+            ..RingLayout::default()
         }
         .check()
         .map_err(MeshError::Ring)
@@ -240,6 +239,7 @@ impl MeshTable {
             credit: out_of
                 .at(cell.saturating_mul(CELL_BYTES))
                 .ok_or(MeshError::Placement)?,
+            ..RingLayout::default()
         };
         layout.check().map_err(MeshError::Ring)?;
         Ok(layout)

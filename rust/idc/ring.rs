@@ -216,52 +216,31 @@ impl Sender {
                 return Err(PushError::Full);
             }
         }
-        if let Err(fault) = self.store(memory, body) {
-            return Err(PushError::Fault(self.fence(PeerFault::Memory(fault))));
-        }
+        let bytes = match self.store(memory, body) {
+            Ok(bytes) => bytes,
+            Err(fault) => return Err(PushError::Fault(self.fence(PeerFault::Memory(fault)))),
+        };
         self.tail = self.tail.wrapping_add(1);
         let counters = &mut self.counters;
         counters.entries = counters.entries.wrapping_add(1);
-        counters.bytes = counters
-            .bytes
-            .wrapping_add(u64::from(self.layout.entry_bytes));
+        counters.bytes = counters.bytes.wrapping_add(bytes.into());
         if body.kind == Kind::Request {
             counters.requests = counters.requests.wrapping_add(1);
         }
         Ok(())
     }
 
-    fn store<M: Memory + ?Sized>(&mut self, memory: &mut M, body: &Body<'_>) -> Result<(), Fault> {
-        let stamp = Stamp {
-            sequence: self.tail,
-            epoch: self.layout.epoch,
+    fn store<M: Memory + ?Sized>(&mut self, memory: &mut M, body: &Body<'_>) -> Result<u32, Fault> {
+        let label = Label {
+            from: self.layout.from,
+            to: self.layout.to,
+            stamp: Stamp {
+                sequence: self.tail,
+                epoch: self.layout.epoch,
+            },
         };
-        let trailer = Trailer::new(self.layout.from, body.kind, body.flags, stamp);
-        let slot = self.layout.slot(self.tail)?;
-        // The first 52 bytes are always written in full, so that reserved fields read as zero.
-        let mut line = [0_u8; MIN_ENTRY_BYTES];
-        let (head, rest) = line.split_at_mut(HEADER_BYTES);
-        let (inline, end) = rest.split_at_mut(MIN_INLINE);
-        head.copy_from_slice(body.header);
-        let (first, more) = body.data.split_at(body.data.len().min(MIN_INLINE));
-        for (to, from) in inline.iter_mut().zip(first) {
-            *to = *from;
-        }
-        if self.layout.entry_bytes == MIN_ENTRY_BYTES as u32 {
-            end.copy_from_slice(trailer.as_bytes());
-            return memory.publish(slot, &line);
-        }
-        let head_bytes = HEADER_BYTES.wrapping_add(MIN_INLINE);
-        if let Some(written) = line.get(..head_bytes) {
-            memory.write(slot, written)?;
-        }
-        if !more.is_empty() {
-            memory.write(slot.at(head_bytes as u64).ok_or(Fault::OutOfRange)?, more)?;
-        }
-        let end = self
-            .layout
-            .slot_end(self.tail, trailer.as_bytes().len() as u32)?;
-        memory.publish(end, trailer.as_bytes())
+        let place = self.layout.slot(self.tail)?;
+        slot::write(memory, place, self.layout.entry_bytes, &label, body)
     }
 
     fn fence(&mut self, fault: PeerFault) -> PeerFault {
@@ -355,28 +334,28 @@ impl Receiver {
             Ok(false) => return Ok(None),
             Err(fault) => return Err(self.fence(fault)),
         }
-        let stamp = self.expected();
-        let from = self.layout.from;
-        let Some(copy) = copy.get_mut(..self.layout.entry_bytes as usize) else {
-            return Err(self.fence(PeerFault::Memory(Fault::OutOfRange)));
+        let expected = Expected {
+            from: Some(self.layout.from),
+            to: Some(self.layout.to),
+            stamp: self.expected(),
         };
         let read = self
             .layout
             .slot(self.head)
-            .and_then(|slot| memory.read(slot, copy));
-        if let Err(fault) = read {
-            return Err(self.fence(PeerFault::Memory(fault)));
-        }
-        let Ok(entry) = entry::parse(copy, from, stamp) else {
+            .map_err(ReadError::Memory)
+            .and_then(|place| slot::read(memory, place, self.layout.entry_bytes, copy));
+        let copy = match read {
+            Ok(copy) => copy,
+            Err(error) => return Err(self.fence(error.into())),
+        };
+        let Ok((_, entry)) = entry::parse(copy, &expected) else {
             return Err(self.fence(PeerFault::Entry));
         };
         self.head = self.head.wrapping_add(1);
         self.foreign = 0;
         let counters = &mut self.counters;
         counters.entries = counters.entries.wrapping_add(1);
-        counters.bytes = counters
-            .bytes
-            .wrapping_add(u64::from(self.layout.entry_bytes));
+        counters.bytes = counters.bytes.wrapping_add(copy.len() as u64);
         if matches!(entry, Entry::Request { .. }) {
             counters.requests = counters.requests.wrapping_add(1);
         }
@@ -397,7 +376,8 @@ impl Receiver {
     fn look<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Result<bool, PeerFault> {
         let place = self
             .layout
-            .slot_end(self.head, 8)
+            .slot(self.head)
+            .and_then(|place| slot::end_of(place, self.layout.entry_bytes, 8))
             .map_err(PeerFault::Memory)?;
         let cell = memory.load_u64(place).map_err(PeerFault::Memory)?;
         let stamp = Stamp::from_cell(cell);

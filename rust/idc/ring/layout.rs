@@ -5,6 +5,7 @@
 //! Owns the arithmetic from an index to a place. Never touches the ring.
 
 use super::super::entry::{MAX_ENTRY_BYTES, MIN_ENTRY_BYTES, OVERHEAD_BYTES};
+use super::super::marks::map_bytes;
 use super::super::member::{Location, MemberId};
 use super::super::memory::Fault;
 use core::fmt;
@@ -15,8 +16,66 @@ pub const MIN_ENTRIES: u32 = 4;
 /// Most entries of a ring.
 pub const MAX_ENTRIES: u32 = 4096;
 
-/// Where a ring lies and how it is cut.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, FromZeros, Immutable, KnownLayout)]
+/// How a sender tells its receiver that entries are there.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[repr(u8)]
+pub enum Publish {
+    /// By the entry's own last 8 bytes.
+    #[default]
+    Entry = 0,
+    /// By a tail cell, written after the entries.
+    Index = 1,
+}
+
+/// What a ring has besides its entries.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct RingFlags(u8);
+
+impl RingFlags {
+    /// Nothing.
+    pub const NONE: RingFlags = RingFlags(0);
+    /// Entries are consumed in any order: a map of marks takes the place of the credit cell.
+    pub const OUT_OF_ORDER: RingFlags = RingFlags(1);
+    /// The sender says in the tail cell how far it is, so that the receiver polls one cell for it.
+    pub const DOORBELL: RingFlags = RingFlags(2);
+    /// An array beside the entries says from whom, for whom and how long each is.
+    pub const METADATA: RingFlags = RingFlags(4);
+    const KNOWN: u8 = 7;
+
+    /// These and `other`.
+    #[must_use]
+    pub const fn with(self, other: RingFlags) -> Self {
+        RingFlags(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: RingFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The flags of these bits; `None` if one is unknown.
+    #[must_use]
+    pub const fn from_wire(bits: u8) -> Option<Self> {
+        if bits & !Self::KNOWN == 0 {
+            Some(RingFlags(bits))
+        } else {
+            None
+        }
+    }
+
+    /// The bits.
+    #[must_use]
+    pub const fn to_wire(self) -> u8 {
+        self.0
+    }
+}
+
+/// Where a ring lies and how it is cut. Any part may lie in any memory that the end which writes it
+/// and the end which reads it reach; both do without reads across the bus if each part lies in its
+/// reader's.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RingLayout {
     /// Entries, a power of two, 4..=4096.
@@ -29,10 +88,24 @@ pub struct RingLayout {
     pub from: MemberId,
     /// Who receives.
     pub to: MemberId,
+    /// How entries are announced.
+    pub publish: Publish,
+    /// What else there is.
+    pub flags: RingFlags,
     /// The first entry, 64-byte aligned.
     pub base: Location,
-    /// The credit cell, alone in its 64-byte line; the receiver is its only writer.
+    /// The credit cell, alone in its 64-byte line; the receiver is its only writer. Not used with
+    /// [`RingFlags::OUT_OF_ORDER`].
     pub credit: Location,
+    /// The tail cell, alone in its 64-byte line; the sender is its only writer. Used with
+    /// [`Publish::Index`] or [`RingFlags::DOORBELL`].
+    pub tail: Location,
+    /// The map of consumed slots, 64-byte aligned; the receiver is its only writer. Used with
+    /// [`RingFlags::OUT_OF_ORDER`].
+    pub marks: Location,
+    /// One `u64` for each slot, 64-byte aligned; the sender is their only writer. Used with
+    /// [`RingFlags::METADATA`].
+    pub metadata: Location,
 }
 
 /// What is wrong with a ring's layout.
@@ -44,7 +117,7 @@ pub enum RingError {
     EntryBytes,
     /// The epoch is 0.
     Epoch,
-    /// Base or credit cell are not aligned, or reach past the 64-bit end.
+    /// A part that the ring uses is not aligned, or reaches past the 64-bit end.
     Placement,
     /// The ring does not connect the two members that it is meant for.
     Members,
@@ -56,7 +129,7 @@ impl fmt::Display for RingError {
             RingError::Entries => "entries must be a power of two, 4 to 4096",
             RingError::EntryBytes => "entry size must be a power of two, 64 to 4096 bytes",
             RingError::Epoch => "the epoch must not be 0",
-            RingError::Placement => "ring or credit cell is misplaced",
+            RingError::Placement => "a part of the ring is misplaced",
             RingError::Members => "the ring does not connect these members",
         })
     }
@@ -81,12 +154,47 @@ impl RingLayout {
         if self.from == self.to {
             return Err(RingError::Members);
         }
-        let bad_base = self.base.offset % 64 != 0 || self.base.at(self.bytes()).is_none();
-        let bad_credit = self.credit.offset % 64 != 0 || self.credit.at(64).is_none();
-        if bad_base || bad_credit {
-            return Err(RingError::Placement);
+        let fits = |part: Location, bytes: u64| part.offset % 64 == 0 && part.at(bytes).is_some();
+        let good = fits(self.base, self.bytes())
+            && (self.out_of_order() || fits(self.credit, 64))
+            && (!self.has_tail() || fits(self.tail, 64))
+            && (!self.out_of_order() || fits(self.marks, self.marks_bytes()))
+            && (!self.has_metadata() || fits(self.metadata, self.metadata_bytes()));
+        if good {
+            Ok(())
+        } else {
+            Err(RingError::Placement)
         }
-        Ok(())
+    }
+
+    /// Whether entries may be consumed in any order.
+    #[must_use]
+    pub const fn out_of_order(&self) -> bool {
+        self.flags.contains(RingFlags::OUT_OF_ORDER)
+    }
+
+    /// Whether there is a metadata array.
+    #[must_use]
+    pub const fn has_metadata(&self) -> bool {
+        self.flags.contains(RingFlags::METADATA)
+    }
+
+    /// Whether there is a tail cell.
+    #[must_use]
+    pub const fn has_tail(&self) -> bool {
+        matches!(self.publish, Publish::Index) || self.flags.contains(RingFlags::DOORBELL)
+    }
+
+    /// Bytes of the map of consumed slots, where there is one.
+    #[must_use]
+    pub const fn marks_bytes(&self) -> u64 {
+        map_bytes(self.entries)
+    }
+
+    /// Bytes of the metadata array, where there is one.
+    #[must_use]
+    pub const fn metadata_bytes(&self) -> u64 {
+        (self.entries as u64).wrapping_mul(8)
     }
 
     /// Bytes of all entries.
@@ -112,17 +220,19 @@ impl RingLayout {
         }
     }
 
+    /// Place of the slot of `index`.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfRange`] past the 64-bit end.
     pub(super) fn slot(&self, index: u32) -> Result<Location, Fault> {
-        let slot = index & self.entries.wrapping_sub(1);
+        let slot = self.slot_number(index);
         let offset = u64::from(slot).wrapping_mul(u64::from(self.entry_bytes));
         self.base.at(offset).ok_or(Fault::OutOfRange)
     }
 
-    /// Place of the last `bytes` bytes of the entry at `index`.
-    pub(super) fn slot_end(&self, index: u32, bytes: u32) -> Result<Location, Fault> {
-        let from_start = self.entry_bytes.saturating_sub(bytes);
-        self.slot(index)?
-            .at(u64::from(from_start))
-            .ok_or(Fault::OutOfRange)
+    /// The slot of `index`.
+    #[must_use]
+    pub(super) const fn slot_number(&self, index: u32) -> u32 {
+        index & self.entries.wrapping_sub(1)
     }
 }

@@ -31,6 +31,7 @@ fn layout(entries: u32, entry_bytes: u32) -> RingLayout {
         to: MemberId::new(2).unwrap(),
         base: Location::of(MemberId::new(2).unwrap(), 4096),
         credit: Location::of(MemberId::new(1).unwrap(), 128),
+        ..RingLayout::default()
     }
 }
 
@@ -95,7 +96,7 @@ fn the_bytes_of_a_request_are_those_of_the_specification() {
     expected[..18].copy_from_slice(&[
         0x01, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, b'h', b'i',
     ]);
-    expected[52..].copy_from_slice(&[1, 0, 1, 0, 5, 0, 0, 0, EPOCH as u8, 0, 0, 0]);
+    expected[52..].copy_from_slice(&[1, 2, 0x01, 1, 5, 0, 0, 0, EPOCH as u8, 0, 0, 0]);
     assert_eq!(pair.store.peek(2, 4096 + 64, 64), expected);
 }
 
@@ -121,7 +122,7 @@ fn the_bytes_of_a_response_are_those_of_the_specification() {
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 3, 0, 0x02, 0x01, 0x05, 0x07, b'a',
         b'b', b'c',
     ]);
-    expected[52..].copy_from_slice(&[1, 0, 2, 0, 0, 0, 0, 0, EPOCH as u8, 0, 0, 0]);
+    expected[52..].copy_from_slice(&[1, 2, 0x02, 1, 0, 0, 0, 0, EPOCH as u8, 0, 0, 0]);
     assert_eq!(pair.store.peek(2, 4096, 64), expected);
     let mut copy = [0; 64];
     let popped = pair
@@ -228,7 +229,19 @@ fn an_impossible_sequence_fences_the_ring() {
 
 #[test]
 fn a_malformed_entry_fences_the_ring() {
-    for (offset, value) in [(52, 3), (53, 1), (54, 0), (54, 3), (55, 4), (55, 2), (1, 1)] {
+    for (offset, value) in [
+        (52, 3),
+        (52, 33),
+        (53, 1),
+        (53, 255),
+        (54, 0),
+        (54, 3),
+        (54, 0x41),
+        (54, 0x21),
+        (55, 0),
+        (55, 2),
+        (1, 1),
+    ] {
         let mut pair = pair_at(4, 64, 0);
         pair.push(0, b"x").unwrap();
         pair.store.poke(2, 4096 + offset, &[value]);
@@ -364,7 +377,7 @@ proptest! {
             for slot in 0..4_u64 {
                 let cell = (u64::from(EPOCH) << 32) | (slot + u64::from(sequence));
                 pair.store.poke(2, 4096 + slot * 64 + 56, &cell.to_le_bytes());
-                pair.store.poke(2, 4096 + slot * 64 + 52, &[1, 0]);
+                pair.store.poke(2, 4096 + slot * 64 + 52, &[1, 2, 1, 1]);
             }
         }
         let mut copy = [0; 64];

@@ -5,7 +5,7 @@
 //! The vectors are read out of `Documentation/idc-protocol.rst`, where they were put by a program that
 //! knows the specification's text only.
 
-use idc::entry::{self, DataBody, Entry, Kind, Opcode, Request, Response, Stamp};
+use idc::entry::{self, DataBody, Entry, Expected, Kind, Opcode, Request, Response, Stamp};
 use idc::function::{CipherParameters, FilterParameters, FunctionId, Parameters};
 use idc::member::{Location, MemberId, MemoryId};
 use idc::memory::{Fault, Memory};
@@ -90,6 +90,7 @@ fn layout(from: u16) -> RingLayout {
         to,
         base: Location::of(to, 0),
         credit: Location::of(to, 256),
+        ..RingLayout::default()
     }
 }
 
@@ -132,7 +133,13 @@ fn parsed(entry: &[u8], from: u16, sequence: u32) -> Entry<'_> {
         sequence,
         epoch: EPOCH,
     };
-    entry::parse(entry, member(from), stamp).expect("the vector is a valid entry")
+    let expected = Expected {
+        from: Some(member(from)),
+        to: Some(member(3 - from)),
+        stamp,
+    };
+    let (_, entry) = entry::parse(entry, &expected).expect("the vector is a valid entry");
+    entry
 }
 
 #[test]
@@ -186,6 +193,37 @@ fn requests_are_read_as_specified() {
         (3, 8192, 4096)
     );
     assert_eq!((body.stream_offset(), body.sequence()), (65536, 16));
+}
+
+#[test]
+fn an_entry_smaller_than_its_slot_is_as_specified() {
+    let text = b"The quick brown fox jumps over the lazy dog";
+    let ping = Request::ping(text);
+    let header = ping.header(0x21);
+    let body = Body {
+        kind: Kind::Request,
+        flags: 0,
+        header: header.as_bytes().try_into().unwrap(),
+        data: text,
+    };
+    let layout = RingLayout {
+        entry_bytes: 256,
+        credit: Location::of(member(2), 1024),
+        ..layout(1)
+    };
+    let mut ram = Ram(vec![0; 1088]);
+    let (mut sender, mut receiver) = (Sender::new_zeroed(), Receiver::new_zeroed());
+    sender.attach_at(&layout, 6).unwrap();
+    sender.push(&mut ram, &body).unwrap();
+    assert_eq!(ram.0[512..768], vector("long-ping"));
+
+    receiver.attach_at(&layout, 6).unwrap();
+    let mut copy = [0; 128];
+    let popped = receiver.pop(&mut ram, &mut copy).unwrap();
+    let Some(Entry::Request { cid, request, .. }) = popped.map(|popped| popped.entry) else {
+        panic!("a request has arrived");
+    };
+    assert_eq!((cid, request.payload()), (0x21, Some(&text[..])));
 }
 
 #[test]
