@@ -7,6 +7,7 @@ pub mod entry;
 pub mod firmware;
 pub mod function;
 pub mod ipc;
+pub mod list;
 pub mod marks;
 pub mod member;
 pub mod memory;

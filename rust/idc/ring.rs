@@ -18,7 +18,7 @@ use core::fmt;
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
 /// What one end of a ring has counted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RingCounters {
     /// Entries sent or consumed.
@@ -35,6 +35,10 @@ pub struct RingCounters {
     pub stale: u64,
     /// Faults; after the first the end is fenced.
     pub faults: u64,
+    /// Sending end: words written that announce entries which do not announce themselves.
+    pub announcements: u64,
+    /// Sending end: flushes, where entries and what announces them lie in different memories.
+    pub flushes: u64,
 }
 
 /// Why a peer is not believed any more. The ring is fenced until it is attached anew.
