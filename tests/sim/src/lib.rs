@@ -16,9 +16,11 @@
 //! and anything that needs more than a few seconds of virtual time.
 
 pub mod book;
+pub mod counts;
 pub mod drive;
 pub mod host;
 pub mod job;
+pub mod layout;
 pub mod lie;
 pub mod map;
 pub mod mutant;
@@ -123,6 +125,10 @@ pub fn drive(sim: &Sim, events: u64) {
     // Nothing is due any more: everything must be over.
     let waits = sim.host.borrow().waits_for();
     let mut world = sim.world.borrow_mut();
+    let relaxed = counts::relaxed(&world.pcie);
+    if relaxed != 0 && world.mutant != Some(mutant::Mutant::Relaxed) {
+        world.violate(|| format!("{relaxed} writes have the relaxed ordering attribute"));
+    }
     if !waits.is_empty() {
         world.violate(|| format!("nothing is due any more, and still open:{waits}"));
     }

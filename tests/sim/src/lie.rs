@@ -8,7 +8,7 @@
 
 use crate::book::Book;
 use crate::drive::member;
-use crate::map::Place;
+use crate::map::{Buffer, Place, Role};
 use crate::rng::Rng;
 use crate::sim::Sim;
 use crate::world::{Power, World};
@@ -38,7 +38,7 @@ pub fn lie(sim: &Sim, rng: &mut Rng, book: &Book, liar: usize) {
         match rng.below(5) {
             0 => noise(&mut world, rng, liar, to),
             1 | 2 => entry(&mut world, rng, book, liar, to, tails[to]),
-            3 => credit(&mut world, rng, liar, to),
+            3 => cell(&mut world, rng, liar, to),
             _ => window(&mut world, rng, liar),
         }
     }
@@ -51,18 +51,28 @@ fn put(world: &mut World, liar: usize, memory: usize, at: u64, data: &[u8]) {
     let _ = world.write(liar, memory, at, data);
 }
 
+fn buffer(world: &World, from: usize, to: usize) -> Option<Buffer> {
+    let number = world.map.between(from, to)?;
+    world.map.buffers().get(number).copied()
+}
+
 /// Random bytes in the ring.
 fn noise(world: &mut World, rng: &mut Rng, liar: usize, to: usize) {
-    let ring = world.map.ring(liar, to);
-    let slot = rng.below(world.map.entries) * world.map.entry_bytes;
-    let mut bytes = vec![0; rng.range(1, world.map.entry_bytes) as usize];
+    let Some(buffer) = buffer(world, liar, to) else {
+        return;
+    };
+    let slot = rng.below(buffer.entries) * buffer.entry_bytes;
+    let mut bytes = vec![0; rng.range(1, buffer.entry_bytes) as usize];
     rng.fill(&mut bytes);
-    put(world, liar, to, ring + slot, &bytes);
+    put(world, liar, buffer.memory, buffer.base + slot, &bytes);
 }
 
 /// An entry that looks right up to a point.
 fn entry(world: &mut World, rng: &mut Rng, book: &Book, liar: usize, to: usize, tail: u32) {
-    let size = world.map.entry_bytes as usize;
+    let Some(ring) = buffer(world, liar, to) else {
+        return;
+    };
+    let size = ring.entry_bytes as usize;
     let mut bytes = vec![0; size];
     let stream = match book.jobs.len() {
         0 => rng.draw() as u32,
@@ -112,30 +122,54 @@ fn entry(world: &mut World, rng: &mut Rng, book: &Book, liar: usize, to: usize, 
         tail
     };
     bytes[size - 8..size - 4].copy_from_slice(&sequence.to_le_bytes());
-    let epoch = world.rings[liar][to].epoch;
+    let epoch = world.traffic[liar][to].epoch;
     bytes[size - 4..].copy_from_slice(&epoch.to_le_bytes());
-    let slot = u64::from(sequence) % world.map.entries * world.map.entry_bytes;
-    let ring = world.map.ring(liar, to);
-    put(world, liar, to, ring + slot, &bytes);
+    let slot = u64::from(sequence) % ring.entries * ring.entry_bytes;
+    put(world, liar, ring.memory, ring.base + slot, &bytes);
 }
 
-/// Credit that was not earned, taken back, or of another epoch.
-fn credit(world: &mut World, rng: &mut Rng, liar: usize, to: usize) {
-    let ring = world.rings[to][liar];
-    let head = match rng.below(4) {
+/// A word that the liar owes a peer: not earned, taken back, of another epoch, or anything.
+fn cell(world: &mut World, rng: &mut Rng, liar: usize, peer: usize) {
+    let pair = [(peer, liar), (liar, peer)];
+    let (from, to) = rng.pick(&pair);
+    let Some(buffer) = world.map.between(from, to) else {
+        return;
+    };
+    let mine = |part: &(usize, u64, u64, Option<(Role, usize, usize)>)| {
+        part.3.is_some_and(|(_, writer, _)| writer == liar)
+    };
+    let cells: Vec<_> = world.map.parts(buffer).filter(mine).collect();
+    if cells.is_empty() {
+        return;
+    }
+    let (memory, start, len, _) = cells[rng.index(cells.len())];
+    let at = start
+        + if rng.one_in(2) {
+            0
+        } else {
+            rng.below(len / 8) * 8
+        };
+    let there = world.pcie.peek(memory, at as usize, 8).try_into();
+    let there = u64::from_le_bytes(there.unwrap_or_default());
+    let flow = &world.flows[buffer];
+    let sent = flow.start.wrapping_add(flow.sent);
+    let near = match rng.below(4) {
         0 => rng.draw() as u32,
-        1 => ring.sent,
-        2 => ring.sent.wrapping_add(rng.below(64) as u32),
-        _ => ring.sent.wrapping_sub(rng.below(64) as u32),
+        1 => sent,
+        2 => sent.wrapping_add(rng.below(64) as u32),
+        _ => sent.wrapping_sub(rng.below(64) as u32),
     };
     let epoch = if rng.one_in(4) {
         rng.draw() as u32
     } else {
-        ring.epoch
+        flow.epoch
     };
-    let cell = (u64::from(epoch) << 32) | u64::from(head);
-    let at = world.map.credit(to, liar);
-    put(world, liar, to, at, &cell.to_le_bytes());
+    let word = match rng.below(4) {
+        0 => there ^ (1 << rng.below(64)),
+        1 => rng.draw(),
+        _ => (u64::from(epoch) << 32) | u64::from(near),
+    };
+    put(world, liar, memory, at, &word.to_le_bytes());
 }
 
 /// Random or near bytes in a window that it was granted, in its own memory too.

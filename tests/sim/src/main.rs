@@ -3,6 +3,7 @@
 //! The simulator by itself: for longer runs, and to replay a seed that failed.
 
 use clap::Parser;
+use csd_sim::counts::{across, Table};
 use csd_sim::scenario::Scenario;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,6 +26,9 @@ struct Options {
     /// Go on until so many events were simulated.
     #[arg(long)]
     events: Option<u64>,
+    /// Show what messages alone cost on the bus, in a mesh without troubles.
+    #[arg(long, conflicts_with = "seed")]
+    counts: bool,
     /// Go on after a failure, and show only the failures' reasons.
     #[arg(long)]
     survey: bool,
@@ -32,6 +36,27 @@ struct Options {
 
 /// Events after which one run is given up.
 const LONGEST: u64 = 20_000_000;
+
+/// Messages between three members, and what they cost.
+fn counts() -> ExitCode {
+    let sim = Scenario::messages(1, 3000).build();
+    csd_sim::drive(&sim, u64::MAX);
+    let world = sim.world.borrow();
+    if let Some(why) = &world.violation {
+        println!("{why}");
+        return ExitCode::FAILURE;
+    }
+    print!("{}", Table(&world.pcie));
+    let sum = across(&world.pcie);
+    let messages = sum.writes[0];
+    println!(
+        "{messages} messages: {:.3} entries, {:.3} cells and {:.3} reads each",
+        1.0,
+        sum.writes[1] as f64 / messages as f64,
+        sum.reads.iter().sum::<u64>() as f64 / messages as f64
+    );
+    ExitCode::SUCCESS
+}
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -52,6 +77,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if options.counts {
+        return counts();
     }
     let mut seed = options.from.unwrap_or(fresh);
     let start = Instant::now();

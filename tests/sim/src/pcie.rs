@@ -14,15 +14,15 @@
 use crate::rng::Rng;
 use std::collections::VecDeque;
 
-/// The most members: the host and seven drives.
-pub const MEMBERS: usize = 8;
+/// The most members: the host and 16 drives.
+pub const MEMBERS: usize = 17;
 
 /// What an access is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Class {
-    /// Ring entries.
+    /// Entries of rings, lists and shared buffers.
     Entry,
-    /// Credit, produced and consumed cells.
+    /// Words with one writer: credits, tails, maps, links, grants, and the cells of results.
     Cell,
     /// Chunks, descriptors, results, reports.
     Data,
@@ -39,6 +39,8 @@ pub struct Counts {
     pub reads: [u64; 3],
     /// Reads back whose only use is to flush.
     pub flushes: u64,
+    /// Of the writes, those with the relaxed ordering attribute.
+    pub relaxed: u64,
 }
 
 /// A write on its way.
@@ -188,6 +190,7 @@ impl Pcie {
         counts.writes[class as usize] += 1;
         counts.bytes[class as usize] += data.len() as u64;
         if self.paths[initiator * MEMBERS + memory].relaxed {
+            counts.relaxed += 1;
             // One packet each; they overtake one another.
             let mut last = now;
             for (index, part) in data.chunks(64).enumerate() {

@@ -9,7 +9,6 @@ use crate::book::Book;
 use crate::drive::{member, zeroed, Drive};
 use crate::host::Host;
 use crate::job::{hops, random_work, Reader, Target, Task};
-use crate::map::Map;
 use crate::mutant::Mutant;
 use crate::oracle;
 use crate::pcie::{Pcie, MEMBERS};
@@ -104,7 +103,10 @@ impl Scenario {
         Scenario {
             seed,
             trouble: Trouble::random(&mut rng),
-            drives: rng.pick(&[2, 3, 3, 4, 5]),
+            drives: match rng.below(60) {
+                0 => rng.range(8, 16) as usize,
+                _ => rng.pick(&[2, 3, 3, 4, 5]),
+            },
             entries: rng.pick(&[4, 8, 16, 64, 64]),
             entry_bytes: rng.pick(&[64, 64, 64, 64, 128, 256]),
             mutant: None,
@@ -174,12 +176,7 @@ impl Scenario {
                 pcie.relax(id);
             }
         }
-        let map = Map::new(
-            self.drives as u64,
-            self.entries.into(),
-            self.entry_bytes.into(),
-            blocks,
-        );
+        let map = crate::layout::map(&table, self.drives);
         let mut world = World::new(pcie, map, rng.fork());
         world.max_depth = rng.pick(&[1, 2, 3]);
         world.by_notice = rng.one_in(2) || self.mutant == Some(Mutant::SilentResult);

@@ -7,7 +7,7 @@
 
 use crate::drive::{member, Drive};
 use crate::host::Host;
-use crate::map::Place;
+use crate::map::{Place, Role};
 use crate::mutant::Mutant;
 use crate::pcie::Refused;
 use crate::world::{Event, Ns, Power, World};
@@ -86,12 +86,12 @@ impl<'a> Port<'a> {
             .map_err(fault)
     }
 
-    /// The ring that a place in the own memory belongs to, as its receiver: sender and epoch.
+    /// Where in an entry a place is that this member may take, and the epoch of its buffer.
     fn incoming(&self, at: Location, len: u64) -> Option<(u64, u32)> {
         let world = self.sim.world.borrow();
         match world.map.find(at.memory.index(), at.offset, len) {
-            Place::Entry { from, within, .. } if at.memory.index() == self.me => {
-                Some((within, world.rings[from][self.me].epoch))
+            place @ Place::Slot { buffer, within, .. } if world.map.may_read(self.me, place) => {
+                Some((within, world.flows[buffer].epoch))
             }
             _ => None,
         }
@@ -101,9 +101,15 @@ impl<'a> Port<'a> {
     fn all_taken(&self, at: Location) -> Option<u64> {
         let world = self.sim.world.borrow();
         match world.map.find(at.memory.index(), at.offset, 8) {
-            Place::Credit { to } => {
-                let ring = world.rings[self.me][to];
-                Some((u64::from(ring.epoch) << 32) | u64::from(ring.sent))
+            Place::Cell {
+                buffer,
+                role: Role::Credit,
+                reader,
+                ..
+            } if reader == self.me => {
+                let flow = &world.flows[buffer];
+                let all = flow.start.wrapping_add(flow.sent);
+                Some((u64::from(flow.epoch) << 32) | u64::from(all))
             }
             _ => None,
         }
@@ -332,7 +338,8 @@ impl Sim {
             world
                 .trace
                 .note(events, now, id, crate::trace::Happened::Polled);
-            (now, world.rings.map(|row| row[id]))
+            let before: Vec<_> = world.traffic.iter().map(|row| row[id]).collect();
+            (now, before)
         };
         let poll = drive.poll(self, now);
         let mut world = self.world.borrow_mut();
@@ -341,8 +348,8 @@ impl Sim {
         }
         // Nobody waits longer than one turn of this member.
         for (from, before) in before.iter().enumerate() {
-            let after = world.rings[from][id];
-            let waited = before.arrived.saturating_sub(before.taken).min(16);
+            let after = world.traffic[from][id];
+            let waited = before.announced.saturating_sub(before.taken).min(16);
             let attached = drive.firmware.ipc().is_attached(member(from));
             let same = after.epoch == before.epoch && attached && !world.agents[from].lies;
             if same && after.taken < before.taken + waited {

@@ -99,17 +99,41 @@ pub struct Tally {
     pub faults: u64,
 }
 
-/// One ring, as the bus sees it.
+/// What goes from one member to another, as the bus sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traffic {
-    /// The epoch that is in force; 0: none.
+    /// The epoch that is in force for the receiver; 0: none.
     pub epoch: u32,
-    /// Entries that arrived, and that were taken, under this epoch.
+    /// Entries that arrived under this epoch.
     pub arrived: u64,
+    /// Of these, entries that the receiver can know of.
+    pub announced: u64,
     /// Entries that were taken.
     pub taken: u64,
-    /// Entries that were sent.
+}
+
+/// One buffer, as the bus sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// The epoch that is in force.
+    pub epoch: u32,
+    /// The index at which it began.
+    pub start: u32,
+    /// Entries that were sent under this epoch.
     pub sent: u32,
+    /// The slots.
+    pub slots: Vec<Slot>,
+}
+
+/// One slot.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Slot {
+    /// The entry that lies there and was not taken: from whom, to whom.
+    pub held: Option<(usize, usize)>,
+    /// The sequence of the last entry that was taken here.
+    pub taken: Option<u32>,
+    /// It was taken before the last of its bytes, which were the same in the entry before, had come.
+    pub early: bool,
 }
 
 /// What an agent is like.
@@ -175,8 +199,10 @@ pub struct World {
     pub trace: Trace,
     /// Counters.
     pub tally: Tally,
-    /// Rings by sender and receiver.
-    pub rings: [[Traffic; MEMBERS]; MEMBERS],
+    /// Traffic by sender and receiver.
+    pub traffic: [[Traffic; MEMBERS]; MEMBERS],
+    /// Buffers, by their numbers in the map.
+    pub flows: Vec<Flow>,
     /// Pipelines that ended at their first drive and were not told to the host's books yet.
     pub completed: Vec<(usize, u32, Completion)>,
     /// Messages by their number: how often executed, and the epoch that its last ring had.
@@ -190,8 +216,8 @@ pub struct World {
 pub struct Message {
     /// How often it came to an inbox.
     pub executed: u32,
-    /// Epoch of the ring that it was last seen in, by sender and receiver.
-    pub ring: (usize, usize, u32),
+    /// From whom to whom it last went, under which epoch.
+    pub sent: (usize, usize, u32),
 }
 
 impl World {
@@ -209,6 +235,7 @@ impl World {
             paused: 0,
             timer: Ns::MAX,
         };
+        let flows = vec![Flow::default(); map.buffers().len()];
         World {
             pcie,
             map,
@@ -230,7 +257,8 @@ impl World {
             violation: None,
             trace: Trace::new(KEPT),
             tally: Tally::default(),
-            rings: [[Traffic::default(); MEMBERS]; MEMBERS],
+            traffic: [[Traffic::default(); MEMBERS]; MEMBERS],
+            flows,
             completed: Vec::new(),
             messages: HashMap::new(),
             arrived: Vec::new(),

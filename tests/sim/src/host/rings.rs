@@ -51,7 +51,7 @@ impl Host {
                 return;
             }
             world.say(who, format!("is told to leave member {from}"));
-            world.rings[from][who].epoch = 0;
+            world.traffic[from][who].epoch = 0;
         }
         if who == 0 {
             self.ipc.detach(member(from));
@@ -148,7 +148,9 @@ impl Host {
         one: usize,
         other: usize,
     ) -> Option<(RingLayout, RingLayout)> {
-        let epoch = sim.world.borrow().rings[one][other].epoch;
+        let world = sim.world.borrow();
+        let epoch_of = |from, to| world.map.between(from, to).map(|at| world.flows[at].epoch);
+        let epoch = epoch_of(one, other)?;
         let mut to = self.table.ring(member(one), member(other)).ok()?;
         let mut back = self.table.ring(member(other), member(one)).ok()?;
         to.epoch = epoch;
@@ -178,18 +180,18 @@ impl Host {
         self.set_pair(one, other, Pair::Half);
         self.last_epoch += 1;
         let mut world = sim.world.borrow_mut();
-        world.begin_rings(one, other, self.last_epoch);
-        let map = world.map.clone();
+        let mut parts = Vec::new();
+        for (from, to) in [(one, other), (other, one)] {
+            if let Some(buffer) = world.map.between(from, to) {
+                world.begin(buffer, self.last_epoch, 0);
+                parts.extend(world.map.parts(buffer));
+            }
+        }
         drop(world);
         let mut port = Port::new(sim, 0);
-        for (from, to) in [(one, other), (other, one)] {
-            let ring = Location::of(member(to), map.ring(from, to));
-            let cell = Location::of(member(from), map.credit(from, to));
-            let cleared = port
-                .zero(ring, map.ring_bytes())
-                .and_then(|()| port.zero(cell, 64))
-                .and_then(|()| port.flush(ring.memory))
-                .and_then(|()| port.flush(cell.memory));
+        for (memory, start, len, _) in parts {
+            let at = Location::of(member(memory), start);
+            let cleared = port.zero(at, len).and_then(|()| port.flush(at.memory));
             if cleared.is_err() {
                 return;
             }
@@ -232,11 +234,11 @@ impl Host {
     pub fn attach_all(&mut self, sim: &Sim) {
         let epoch = self.table.epoch();
         let members = sim.drives.len();
-        for one in 0..=members {
-            for other in one + 1..=members {
-                sim.world.borrow_mut().begin_rings(one, other, epoch);
-            }
+        let mut world = sim.world.borrow_mut();
+        for buffer in 0..world.map.buffers().len() {
+            world.begin(buffer, epoch, 0);
         }
+        drop(world);
         for drive in &sim.drives {
             if let Err(error) = drive.borrow_mut().firmware.attach(&self.table) {
                 sim.world

@@ -5,11 +5,18 @@
 //! Owns what is right and wrong on the bus: who may write where and until when, who may read, which
 //! entries may be taken. Never decides whose turn it is.
 
-use super::{Event, Message, Power, Traffic, World};
-use crate::map::{Map, Place};
+use super::{Event, Flow, Message, Power, Slot, Traffic, World};
+use crate::map::{members, Buffer, Map, Place};
 use crate::pcie::{Arrived, Refused, MEMBERS};
 use crate::trace::Happened;
 use idc::ring::PeerFault;
+
+/// Bytes of an entry's end: from, to, kind, units, sequence, epoch.
+const TRAILER: usize = 12;
+/// The kind of a request.
+const REQUEST: u8 = 1;
+/// Its opcode, if it puts a message into an inbox.
+const SEND: u8 = 2;
 
 impl World {
     /// Lets arrive what is due in `memory`, and checks it.
@@ -46,26 +53,82 @@ impl World {
                 format!("a write of member {initiator} arrives at {memory}:{offset:#x}+{len:#x}, which is not granted any more")
             });
         }
-        let Place::Entry { from, within, .. } = place else {
-            return;
-        };
-        if initiator != from
-            || within + len as u64 != self.map.entry_bytes
-            || self.agents[from].lies
-        {
+        match place {
+            Place::Slot {
+                buffer,
+                slot,
+                within,
+            } => {
+                if within + len as u64 == self.map.buffers()[buffer].entry_bytes {
+                    self.entry_arrived(initiator, buffer, slot, epoch);
+                }
+            }
+            Place::Cell {
+                role,
+                writer,
+                reader,
+                ..
+            } if role.announces() => {
+                let traffic = &mut self.traffic[writer][reader];
+                traffic.announced = traffic.arrived;
+            }
+            _ => {}
+        }
+    }
+
+    /// The last bytes of an entry are there, and so is the rest.
+    fn entry_arrived(&mut self, initiator: usize, buffer: usize, slot: u64, epoch: u32) {
+        let Buffer {
+            memory,
+            base,
+            entry_bytes,
+            is_self_announcing,
+            ..
+        } = self.map.buffers()[buffer];
+        let at = (base + slot * entry_bytes) as usize;
+        let flow = &mut self.flows[buffer];
+        let state = &mut flow.slots[slot as usize];
+        if self.agents[initiator].lies {
+            state.held = None;
             return;
         }
-        let ring = &mut self.rings[from][memory];
-        if epoch != ring.epoch || epoch == 0 {
+        if epoch != flow.epoch || epoch == 0 {
             self.tally.stale += u64::from(epoch != 0);
             return;
         }
-        ring.arrived += 1;
-        let backlog = ring.arrived.saturating_sub(ring.taken);
+        let end = at + entry_bytes as usize - TRAILER;
+        let trailer = self.pcie.peek(memory, end, TRAILER);
+        let Some((from, to)) = self.map.pair(buffer, trailer[0], trailer[1]) else {
+            let trailer = trailer.to_vec();
+            self.violate(|| format!("member {initiator} writes an entry for nobody: {trailer:?}"));
+            return;
+        };
+        let is_send = trailer[2] & 0xf == REQUEST && self.pcie.peek(memory, at, 1) == [SEND];
+        let number = self.pcie.peek(memory, at + 16, 8).try_into();
+        let traffic = &mut self.traffic[from][to];
+        traffic.arrived += 1;
+        let before = if std::mem::take(&mut state.early) {
+            traffic.taken += 1;
+            None
+        } else {
+            state.held.replace((from, to))
+        };
+        if is_self_announcing {
+            traffic.announced = traffic.arrived;
+        }
+        if is_send {
+            let number = u64::from_le_bytes(number.unwrap_or_default());
+            if let Some(message) = self.messages.get_mut(&number) {
+                message.sent = (from, to, epoch);
+            }
+        }
+        if from != initiator {
+            self.violate(|| format!("member {initiator} writes an entry of member {from}"));
+        }
         // Who gives credit that was not earned gets what it deserves.
-        if backlog > self.map.entries && !self.agents[memory].lies {
+        if let Some((_, lost)) = before.filter(|_| !self.has_liar(buffer)) {
             self.violate(|| {
-                format!("member {from} has overwritten an entry that member {memory} has not taken")
+                format!("member {from} has overwritten an entry that member {lost} has not taken")
             });
         }
     }
@@ -107,10 +170,11 @@ impl World {
                 )
             });
         }
-        if let Place::Entry { from, within, .. } = place {
-            if within + data.len() as u64 == self.map.entry_bytes && from == member {
-                self.rings[from][memory].sent += 1;
-                self.watch_message(from, memory, data);
+        if let Place::Slot { buffer, within, .. } = place {
+            if within + data.len() as u64 == self.map.buffers()[buffer].entry_bytes
+                && !self.agents[member].lies
+            {
+                self.flows[buffer].sent = self.flows[buffer].sent.wrapping_add(1);
             }
         }
         if !self.by_notice && memory != member {
@@ -144,33 +208,67 @@ impl World {
             let happened = Happened::Read(memory, offset, buffer.len());
             self.trace
                 .note(self.tally.events, self.now, member, happened);
-            if member != 0 {
-                self.violate(|| format!("member {member} reads the memory of member {memory}"));
+            if member != 0 && !self.map.may_read(member, place) {
+                self.violate(|| {
+                    format!("member {member} reads {memory}:{offset:#x}, which is not its to read")
+                });
             }
-        } else if let Place::Entry {
-            from, within: 0, ..
+        }
+        if let Place::Slot {
+            buffer: number,
+            slot,
+            within: 0,
         } = place
         {
-            if buffer.len() as u64 == self.map.entry_bytes {
-                let happened = Happened::Read(memory, offset, buffer.len());
-                self.trace
-                    .note(self.tally.events, self.now, member, happened);
-                self.take_entry(from, memory, buffer);
-            }
+            self.copied(member, number, slot, buffer);
         }
         Ok(())
     }
 
-    /// Remembers in which ring, under which epoch, a message was sent.
-    pub(super) fn watch_message(&mut self, from: usize, to: usize, entry: &[u8]) {
-        // Opcode SEND in a request of 64 bytes that is written as a whole.
-        if entry.len() != 64 || entry[54] != 1 || entry[0] != 2 {
+    /// Whether a member that may write or read entries there lies.
+    #[must_use]
+    pub fn has_liar(&self, buffer: usize) -> bool {
+        let known = self.map.buffers()[buffer];
+        members(known.writers | known.readers).any(|member| self.agents[member].lies)
+    }
+
+    /// `member` has copied a slot, from its beginning.
+    fn copied(&mut self, member: usize, buffer: usize, slot: u64, copy: &[u8]) {
+        let known = self.map.buffers()[buffer];
+        if member == known.memory {
+            let at = known.base + slot * known.entry_bytes;
+            let happened = Happened::Read(known.memory, at, copy.len());
+            self.trace
+                .note(self.tally.events, self.now, member, happened);
+        }
+        let end = known.base + (slot + 1) * known.entry_bytes;
+        let trailer = self
+            .pcie
+            .peek(known.memory, end as usize - TRAILER, TRAILER);
+        let word = |at: usize| trailer[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
+        let (sequence, epoch) = (word(4), word(8));
+        let pair = self.map.pair(buffer, trailer[0], trailer[1]);
+        let flow = &mut self.flows[buffer];
+        let state = &mut flow.slots[slot as usize];
+        if let Some((from, _)) = state.held.take_if(|(_, to)| *to == member) {
+            state.taken = Some(sequence);
+            self.traffic[from][member].taken += 1;
             return;
         }
-        let number = u64::from_le_bytes(entry[16..24].try_into().unwrap_or_default());
-        let epoch = u32::from_le_bytes(entry[60..64].try_into().unwrap_or_default());
-        if let Some(message) = self.messages.get_mut(&number) {
-            message.ring = (from, to, epoch);
+        let Some((from, to)) = pair.filter(|(_, to)| *to == member) else {
+            return;
+        };
+        if epoch == flow.epoch && state.taken != Some(sequence) && !state.early {
+            state.taken = Some(sequence);
+            state.early = true;
+            return;
+        }
+        // Whoever waits for the stamp of an entry copies nothing else.
+        let liars = self.agents[from].lies || self.agents[to].lies;
+        if known.is_self_announcing && !liars {
+            self.violate(|| {
+                format!("member {member} takes what is no entry of member {from} in force")
+            });
         }
     }
 
@@ -182,7 +280,7 @@ impl World {
         let number = message
             .first_chunk()
             .map_or(0, |number| u64::from_le_bytes(*number));
-        let now = self.rings[from][to].epoch;
+        let now = self.traffic[from][to].epoch;
         let Some(message) = self.messages.get_mut(&number) else {
             self.violate(|| {
                 format!("member {to} got a message from member {from} that nobody sent")
@@ -190,30 +288,16 @@ impl World {
             return;
         };
         message.executed += 1;
-        let Message { executed, ring } = *message;
+        let Message { executed, sent } = *message;
         if executed != 1 {
             self.violate(|| format!("message {number} was executed {executed} times"));
         }
-        if (ring.0, ring.1) == (from, to) && ring.2 != now {
+        if (sent.0, sent.1) == (from, to) && sent.2 != now {
             self.violate(|| {
                 format!(
                     "message {number} of epoch {} was executed in epoch {now}",
-                    ring.2
+                    sent.2
                 )
-            });
-        }
-    }
-
-    pub(super) fn take_entry(&mut self, from: usize, to: usize, entry: &[u8]) {
-        let ring = &mut self.rings[from][to];
-        ring.taken += 1;
-        let expected = ring.epoch;
-        let epoch = entry
-            .last_chunk::<4>()
-            .map_or(0, |epoch| u32::from_le_bytes(*epoch));
-        if epoch != expected && !self.agents[from].lies {
-            self.violate(|| {
-                format!("member {to} takes an entry of epoch {epoch} from member {from}, their epoch is {expected}")
             });
         }
     }
@@ -234,13 +318,22 @@ impl World {
         Ok(())
     }
 
-    /// The rings between two members begin anew.
-    pub fn begin_rings(&mut self, one: usize, other: usize, epoch: u32) {
-        for (from, to) in [(one, other), (other, one)] {
-            self.rings[from][to] = Traffic {
-                epoch,
-                ..Traffic::default()
-            };
+    /// A buffer begins anew, at index `start`.
+    pub fn begin(&mut self, buffer: usize, epoch: u32, start: u32) {
+        let known = self.map.buffers()[buffer];
+        self.flows[buffer] = Flow {
+            epoch,
+            start,
+            sent: 0,
+            slots: vec![Slot::default(); known.entries as usize],
+        };
+        for from in members(known.writers) {
+            for to in members(known.readers).filter(|to| *to != from) {
+                self.traffic[from][to] = Traffic {
+                    epoch,
+                    ..Traffic::default()
+                };
+            }
         }
     }
 
