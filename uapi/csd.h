@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * csd: meshes of NVMe computational storage drives, user-space ABI.
+ * Over 500 lines: the ABI has one header.
  *
  * One character device, /dev/csd (root:csd, 0660). Every structure starts with
  * its own size, filled in by the caller, and grows only at its end:
@@ -332,6 +333,39 @@ struct csd_mesh_pair {
 	__u32 reserved[2];
 };
 
+/* csd_mesh_create.reason: what cannot be, or cannot be combined */
+#define CSD_REASON_NONE				0
+#define CSD_REASON_DRIVES			1	/* a mesh has 1 to 32 drives */
+#define CSD_REASON_MEMBER			2	/* no such member */
+#define CSD_REASON_PLACEMENT			3	/* a member's buffers have no valid place */
+#define CSD_REASON_NOT_ESTABLISHED		4	/* a buffer was not laid out */
+#define CSD_REASON_HUB_MEMORY			6	/* the hub lends no memory */
+#define CSD_REASON_HUB_MEMBER			7	/* the hub is not in the mesh */
+#define CSD_REASON_ESTABLISH_MEMBER		8	/* who is to establish is not in the mesh */
+#define CSD_REASON_PAIR_MEMBER			9	/* a pair is not two members */
+#define CSD_REASON_PAIR_TWICE			10	/* a pair is there twice */
+#define CSD_REASON_PAIR_SHARED			11	/* shared buffers have no pairs of their own */
+#define CSD_REASON_LIST_SHARED			12	/* a list cannot be shared */
+#define CSD_REASON_LIST_INDEX			13	/* a list has no index */
+#define CSD_REASON_LIST_OUT_OF_ORDER		14	/* a list is freed in any order as it is */
+#define CSD_REASON_LIST_DOORBELL		15	/* a list's links are its doorbells */
+#define CSD_REASON_LIST_METADATA		16	/* a list has links, no metadata */
+#define CSD_REASON_LIST_ENTRIES			17	/* a list has 2 to 256 nodes */
+#define CSD_REASON_SHARE_INDEX			18	/* a shared buffer has no one index */
+#define CSD_REASON_SHARE_OUT_OF_ORDER		19	/* a shared buffer is consumed in any order as it is */
+#define CSD_REASON_SHARE_DOORBELL		20	/* a shared buffer's bitmaps are its doorbells */
+#define CSD_REASON_SHARE_METADATA		21	/* a shared buffer's entries name their members */
+#define CSD_REASON_SHARE_ENTRIES		22	/* a shared buffer has 4 to 256 entries */
+#define CSD_REASON_SHARE_PLACE_RECEIVER		23	/* there is no one receiver */
+#define CSD_REASON_SHARE_PLACE_SENDER		24	/* there is no one sender */
+#define CSD_REASON_SHARE_ESTABLISH_RECEIVER	25	/* there is no one receiver */
+#define CSD_REASON_SHARE_ESTABLISH_SENDER	26	/* there is no one sender */
+#define CSD_REASON_INDEX_DOORBELL		27	/* the index is a doorbell already */
+#define CSD_REASON_RING_ENTRIES			0x101	/* entries: a power of two 4 .. 4096 */
+#define CSD_REASON_RING_ENTRY_BYTES		0x102	/* entry_bytes: a power of two 64 .. 4096 */
+#define CSD_REASON_NO_MEMORY			0x201	/* a drive has none to lend where some is needed */
+#define CSD_REASON_SPACE			0x202	/* a drive's memory is too small, or too full */
+
 /* csd_mesh_create.reason_pair */
 #define CSD_PAIR_NONE		0xffffffffU	/* the refusal is about no pair of @pairs */
 
@@ -343,8 +377,8 @@ struct csd_mesh_pair {
  * @entries: in, entries per ring, a power of two 4 .. 4096; 0 means 64. Lists and shared
  *	buffers: at most 256
  * @entry_bytes: in, bytes per entry, a power of two 64 .. 4096; 0 means 64
- * @placement: in, CSD_PLACE_*. A buffer that would lie in the memory of a drive which lends
- *	none lies in the host's; for CSD_PLACE_MEMBER that is an error
+ * @placement: in, CSD_PLACE_*. A drive that has no memory to lend can only be in a mesh whose
+ *	buffers are in the host's memory or in another drive's
  * @publish: in, CSD_PUBLISH_*
  * @memory: in, CSD_MESH_MEMORY_*
  * @mesh: out, number of the new mesh
