@@ -7,11 +7,14 @@ mod fabric;
 
 use fabric::board::{member, Board, Job, Run, To};
 use fabric::oracle::{checksum_params, table};
+use fabric::trouble;
 use idc::entry::{DataBody, Opcode, Request};
 use idc::function::FunctionId;
 use idc::ipc::{Arrival, Ipc};
+use idc::member::MemberId;
 use idc::pipeline::descriptor::Descriptor;
 use idc::status::{StageId, Status};
+use proptest::prelude::*;
 use zerocopy::FromZeros;
 
 fn job(length: u64) -> Job {
@@ -267,4 +270,111 @@ fn a_window_that_was_revoked_takes_no_more_data() {
     liar.board.drive(2).firmware.revoke(w);
     let refused = liar.data(DataBody::new(w, 0, 8, 0, 0), true);
     assert_eq!(refused, Some((Status::NOT_GRANTED, 0)));
+}
+
+/// What a lying peer may have put into a request.
+fn lies() -> impl Strategy<Value = (u8, u32, u16, u16, u32, bool, Vec<u8>)> {
+    let opcode = prop_oneof![
+        Just(0x10_u8),
+        Just(0x11),
+        Just(0x12),
+        Just(0x13),
+        any::<u8>()
+    ];
+    let stream = prop_oneof![Just(1_u32), any::<u32>()];
+    let window = prop_oneof![100_u32..110, any::<u32>()];
+    let offset = prop_oneof![0_u64..20_000, any::<u64>()];
+    let length = prop_oneof![0_u32..9000, any::<u32>()];
+    let body = (window, length, offset, 0_u64..9000, 0_u32..4).prop_map(
+        |(window, length, offset, stream_offset, sequence)| {
+            let body = idc::entry::DataBody::new(window, offset, length, stream_offset, sequence);
+            body.as_data().to_vec()
+        },
+    );
+    (
+        opcode,
+        stream,
+        0_u16..4,
+        any::<u16>(),
+        any::<u32>(),
+        any::<bool>(),
+        body,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// A member of the mesh that sends whatever it likes, while a pipeline runs through its
+    /// neighbours, makes nobody panic or write where the host granted nothing; the pipeline ends.
+    #[test]
+    fn lies_do_no_harm(
+        lies in proptest::collection::vec(lies(), 1..40),
+        noise in proptest::collection::vec((0_u64..8192, any::<[u8; 8]>()), 0..20),
+        seed in any::<u64>(),
+    ) {
+        let data = table(200, 1);
+        let mut board = trouble::board(3, &data, seed);
+        board.store.0.borrow_mut().posted = false;
+        let stages = vec![
+            trouble::filter_at(1),
+            trouble::encrypt_at(2),
+            trouble::checksum_at(1),
+        ];
+        let mut runs = [board.start(&trouble::job(data.len() as u64, stages)).unwrap()];
+        let mut allowed = Vec::new();
+        for member in MemberId::all(3) {
+            let block = board.table.block(member).unwrap().offset;
+            allowed.push((member.get(), block, block + board.table.shape().block_bytes()));
+        }
+        allowed.extend(runs[0].ranges.iter().map(|(id, range)| (*id, range.start, range.start + range.len)));
+        board.store.0.borrow_mut().allowed = Some(allowed);
+        // Drive 3 lies.
+        board.drive(3).stopped = true;
+        let mut liar = zerocopy::FromZeros::new_box_zeroed().unwrap();
+        let ipc: &mut idc::ipc::Ipc = &mut liar;
+        ipc.init(member(3));
+        for peer in [0, 1, 2] {
+            let out = board.table.ring(member(3), member(peer)).unwrap();
+            let into = board.table.ring(member(peer), member(3)).unwrap();
+            ipc.attach(member(peer), &out, &into).unwrap();
+        }
+        let mut buffer = vec![0; 4096];
+        for (opcode, stream, hop, arg16, arg32, more, data) in &lies {
+            for peer in [1, 2] {
+                let request = Request {
+                    opcode: Opcode(*opcode),
+                    stream: *stream,
+                    hop: *hop,
+                    arg16: *arg16,
+                    arg32: *arg32,
+                    more: *more,
+                    data,
+                };
+                let mut view = board.store.view(3);
+                let _ = ipc.request(member(peer), &request, 0, &mut view);
+                while let Ok(Some(_)) = ipc.receive(member(peer), &mut view, &mut buffer) {}
+            }
+            for _ in 0..60 {
+                board.step(&mut runs);
+            }
+        }
+        // Then it writes noise into its rings to the others.
+        for (at, bytes) in noise {
+            for to in [1, 2] {
+                let ring = board.table.ring(member(3), member(to)).unwrap();
+                board.store.poke(to, ring.base.offset + at % ring.bytes(), &bytes[..]);
+            }
+            for _ in 0..20 {
+                board.step(&mut runs);
+            }
+        }
+        board.drive(1).firmware.detach_peer(member(3));
+        board.drive(2).firmware.detach_peer(member(3));
+        trouble::wait(&mut board, &mut runs);
+        prop_assert_eq!(trouble::failure(&runs[0]).status, Status::OK);
+        board.drive(3).firmware.detach_peer(member(1));
+        board.drive(3).firmware.detach_peer(member(2));
+        board.finish(&runs);
+    }
 }

@@ -13,8 +13,10 @@ use std::rc::Rc;
 
 pub mod board;
 pub mod drive;
+pub mod jobs;
 pub mod oracle;
 pub mod rng;
+pub mod trouble;
 
 /// Accesses of one initiator to one memory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
