@@ -11,7 +11,7 @@ pub mod slot;
 mod trailer;
 
 pub use data::DataBody;
-pub use trailer::{Expected, Kind, Label, Stamp, Trailer, FLAG_MORE, FLAG_NO_RESPONSE};
+pub use trailer::{Expected, Kind, Label, Metadata, Stamp, Trailer, FLAG_MORE, FLAG_NO_RESPONSE};
 
 use super::member::MemberId;
 use super::status::Status;
@@ -291,4 +291,11 @@ pub fn parse<'c>(copy: &'c [u8], expected: &Expected) -> Result<(Label, Entry<'c
             Ok((label, entry))
         }
     }
+}
+
+/// The metadata word of the entry in a private copy; `None` if it is too short for one.
+#[must_use]
+pub fn metadata_of(copy: &[u8]) -> Option<u64> {
+    let (_, trailer) = Trailer::read_from_suffix(copy).ok()?;
+    Some(trailer.metadata())
 }

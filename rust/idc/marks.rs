@@ -2,15 +2,18 @@
 
 //! Bitmaps in which a bit that changes sides says that something happened to its slot.
 //!
-//! Owns the arithmetic on a private copy of such a map. Never touches shared memory: whoever keeps
-//! one reads and writes it word by word ([`Marks::word`], [`Marks::set_word`]). A bit is toggled and
-//! not set, so that nobody ever has to clear one, and each map has a single writer. IDC
-//! specification, "Marks".
+//! Owns the arithmetic on a private copy of such a map, and the cells that carry one. Never touches
+//! shared memory: whoever keeps a map reads and writes it word by word ([`Marks::word`],
+//! [`Marks::set_word`]) or, where an epoch must be told, cell by cell ([`Marks::cell`],
+//! [`Marks::news`]). A bit is toggled and not set, so that nobody ever has to clear one, and each map
+//! has a single writer. IDC specification, "Marks".
 
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
 /// Bits of one word of a map.
 pub const WORD_BITS: u32 = 64;
+/// Bits of a map that one cell carries, in its low half; the high half says the epoch.
+pub const CELL_BITS: u32 = 32;
 
 /// A map of `64 * WORDS` bits. All zero at the start.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
@@ -50,6 +53,31 @@ pub const fn used_bits(word: u32, bits: u32) -> u64 {
     } else {
         (1_u64 << left).wrapping_sub(1)
     }
+}
+
+/// Cells that carry a map of `bits` bits.
+#[must_use]
+pub const fn cells(bits: u32) -> u32 {
+    bits.div_ceil(CELL_BITS)
+}
+
+/// Bytes of the cells that carry a map of `bits` bits: whole lines of 64 bytes.
+#[must_use]
+pub const fn cells_bytes(bits: u32) -> u64 {
+    (cells(bits) as u64).wrapping_mul(8).next_multiple_of(64)
+}
+
+/// The cell that carries bit `index`.
+#[must_use]
+pub const fn cell_of(index: u32) -> u32 {
+    index / CELL_BITS
+}
+
+const LOW_HALF: u64 = 0xffff_ffff;
+
+/// Where in its word a cell's bits are.
+const fn shift(cell: u32) -> u32 {
+    (cell & 1).wrapping_mul(CELL_BITS)
 }
 
 const fn bit(index: u32) -> u64 {
@@ -98,6 +126,23 @@ impl<const WORDS: usize> Marks<WORDS> {
             Some(old) => core::mem::replace(old, value) ^ value,
             None => 0,
         }
+    }
+
+    /// Cell `cell`: its bits, and the epoch above them.
+    #[must_use]
+    pub fn cell(&self, cell: u32, epoch: u32) -> u64 {
+        let bits = self.word(word_of(cell.wrapping_mul(CELL_BITS))) >> shift(cell);
+        ((epoch as u64) << CELL_BITS) | (bits & LOW_HALF)
+    }
+
+    /// The bits in which cell `cell` with the value `value` differs from this map, at their place in
+    /// their word; none if the value is of another epoch.
+    #[must_use]
+    pub fn news(&self, cell: u32, epoch: u32, value: u64) -> u64 {
+        if (value >> CELL_BITS) as u32 != epoch {
+            return 0;
+        }
+        ((value ^ self.cell(cell, epoch)) & LOW_HALF) << shift(cell)
     }
 
     /// The bits of word `word` in which this map and `other` differ.

@@ -54,8 +54,8 @@ pub trait Memory {
     /// [`Fault`].
     fn load_u64(&mut self, at: Location) -> Result<u64, Fault>;
 
-    /// One 8-byte store to an 8-byte aligned place, little endian, ordered after all earlier writes
-    /// to the same memory.
+    /// One 8-byte store to an 8-byte aligned place, little endian, ordered after all earlier reads,
+    /// and after all earlier writes to the same memory.
     ///
     /// # Errors
     /// [`Fault`]; nothing was written.

@@ -70,7 +70,7 @@ pub fn end_of(slot: Location, slot_bytes: u32, bytes: u32) -> Result<Location, F
     slot.at(from_start.into()).ok_or(Fault::OutOfRange)
 }
 
-/// Writes an entry, its last 8 bytes last. Returns how many bytes it has.
+/// Writes an entry, its last 8 bytes last, so that these announce it. Returns how many bytes it has.
 ///
 /// # Errors
 /// [`Fault`]; the last 8 bytes were not written. [`Fault::OutOfRange`] also if the data does not fit
@@ -82,12 +82,39 @@ pub fn write<M: Memory + ?Sized>(
     label: &Label,
     body: &Body<'_>,
 ) -> Result<u32, Fault> {
+    fill(memory, slot, slot_bytes, label, body, M::publish)
+}
+
+/// Writes an entry in any order: something else announces it. Returns how many bytes it has.
+///
+/// # Errors
+/// As [`write`], but any part may have been written.
+pub fn place<M: Memory + ?Sized>(
+    memory: &mut M,
+    slot: Location,
+    slot_bytes: u32,
+    label: &Label,
+    body: &Body<'_>,
+) -> Result<u32, Fault> {
+    fill(memory, slot, slot_bytes, label, body, M::write)
+}
+
+/// Writes an entry, its trailer by `write_end`.
+fn fill<M: Memory + ?Sized>(
+    memory: &mut M,
+    slot: Location,
+    slot_bytes: u32,
+    label: &Label,
+    body: &Body<'_>,
+    write_end: impl FnOnce(&mut M, Location, &[u8]) -> Result<(), Fault>,
+) -> Result<u32, Fault> {
     let units = units_for(body.data.len()).ok_or(Fault::OutOfRange)?;
     let bytes = u32::from(units).wrapping_mul(UNIT_BYTES as u32);
     if bytes > slot_bytes {
         return Err(Fault::OutOfRange);
     }
     let trailer = Trailer::new(label, body.kind, body.flags, units);
+    // The first 52 bytes are always written in full, so that reserved fields read as zero.
     let (first, more) = body
         .data
         .split_at_checked(MIN_INLINE)
@@ -101,7 +128,7 @@ pub fn write<M: Memory + ?Sized>(
     }
     if slot_bytes == MIN_ENTRY_BYTES as u32 {
         end.copy_from_slice(trailer.as_bytes());
-        memory.publish(slot, &line)?;
+        write_end(memory, slot, &line)?;
         return Ok(bytes);
     }
     let head_bytes = HEADER_BYTES.wrapping_add(MIN_INLINE);
@@ -110,7 +137,7 @@ pub fn write<M: Memory + ?Sized>(
         memory.write(slot.at(head_bytes as u64).ok_or(Fault::OutOfRange)?, more)?;
     }
     let end = end_of(slot, slot_bytes, TRAILER_BYTES as u32)?;
-    memory.publish(end, trailer.as_bytes())?;
+    write_end(memory, end, trailer.as_bytes())?;
     Ok(bytes)
 }
 

@@ -5,7 +5,7 @@
 //! Owns its layout and what is believed of it. Never looks into what is before it.
 
 use super::super::member::MemberId;
-use super::{Malformed, UNIT_BYTES};
+use super::{Malformed, MAX_ENTRY_BYTES, UNIT_BYTES};
 use core::mem::{offset_of, size_of};
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -110,6 +110,13 @@ impl Trailer {
         (self.units != 0 && bytes <= slot_bytes as usize).then_some(bytes)
     }
 
+    /// What a metadata word says of the entry: bytes 0 to 3 of the trailer, then its sequence.
+    #[must_use]
+    pub const fn metadata(&self) -> u64 {
+        let first = u32::from_le_bytes([self.from, self.to, self.kind, self.units]);
+        first as u64 | (self.sequence.get() as u64) << 32
+    }
+
     /// The label, if it is what is expected and names two members that a mesh can have.
     ///
     /// # Errors
@@ -141,5 +148,43 @@ impl Trailer {
             2 if flags == 0 => Ok((Kind::Response, 0)),
             _ => Err(Malformed),
         }
+    }
+}
+
+/// What a metadata word says of the entry in its slot. IDC specification, "Metadata".
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Metadata {
+    /// Who sends.
+    pub from: MemberId,
+    /// Who is to receive.
+    pub to: MemberId,
+    /// Request or response.
+    pub kind: Kind,
+    /// Bytes of the entry, trailer included.
+    pub bytes: usize,
+    /// The entry's index.
+    pub sequence: u32,
+}
+
+impl Metadata {
+    /// What the word says, if it is possible.
+    #[must_use]
+    pub fn parse(word: u64) -> Option<Self> {
+        let [from, to, kind, units] = (word as u32).to_le_bytes();
+        let trailer = Trailer {
+            from,
+            to,
+            kind,
+            units,
+            sequence: U32::new((word >> 32) as u32),
+            epoch: U32::ZERO,
+        };
+        Some(Metadata {
+            from: MemberId::new(from.into())?,
+            to: MemberId::new(to.into())?,
+            kind: trailer.kind().ok()?.0,
+            bytes: trailer.bytes(MAX_ENTRY_BYTES as u32)?,
+            sequence: trailer.sequence.get(),
+        })
     }
 }

@@ -5,7 +5,7 @@
 //! Owns the arithmetic from an index to a place. Never touches the ring.
 
 use super::super::entry::{MAX_ENTRY_BYTES, MIN_ENTRY_BYTES, OVERHEAD_BYTES};
-use super::super::marks::map_bytes;
+use super::super::marks::cells_bytes;
 use super::super::member::{Location, MemberId};
 use super::super::memory::Fault;
 use core::fmt;
@@ -35,9 +35,10 @@ pub struct RingFlags(u8);
 impl RingFlags {
     /// Nothing.
     pub const NONE: RingFlags = RingFlags(0);
-    /// Entries are consumed in any order: a map of marks takes the place of the credit cell.
+    /// Entries are released in any order: marks take the place of the credit cell.
     pub const OUT_OF_ORDER: RingFlags = RingFlags(1);
-    /// The sender says in the tail cell how far it is, so that the receiver polls one cell for it.
+    /// The sender says in the tail cell how far it is, so that one cell for each sender is all that
+    /// an idle receiver polls. [`Publish::Index`] has that anyway.
     pub const DOORBELL: RingFlags = RingFlags(2);
     /// An array beside the entries says from whom, for whom and how long each is.
     pub const METADATA: RingFlags = RingFlags(4);
@@ -100,11 +101,11 @@ pub struct RingLayout {
     /// The tail cell, alone in its 64-byte line; the sender is its only writer. Used with
     /// [`Publish::Index`] or [`RingFlags::DOORBELL`].
     pub tail: Location,
-    /// The map of consumed slots, 64-byte aligned; the receiver is its only writer. Used with
-    /// [`RingFlags::OUT_OF_ORDER`].
+    /// The marks of consumed slots, one cell for 32 of them, 64-byte aligned; the receiver is their
+    /// only writer. Used with [`RingFlags::OUT_OF_ORDER`].
     pub marks: Location,
-    /// One `u64` for each slot, 64-byte aligned; the sender is their only writer. Used with
-    /// [`RingFlags::METADATA`].
+    /// One `u64` for each slot, 64-byte aligned, in the memory of the entries; the sender is their
+    /// only writer. Used with [`RingFlags::METADATA`].
     pub metadata: Location,
 }
 
@@ -159,7 +160,9 @@ impl RingLayout {
             && (self.out_of_order() || fits(self.credit, 64))
             && (!self.has_tail() || fits(self.tail, 64))
             && (!self.out_of_order() || fits(self.marks, self.marks_bytes()))
-            && (!self.has_metadata() || fits(self.metadata, self.metadata_bytes()));
+            && (!self.has_metadata() || fits(self.metadata, self.metadata_bytes()))
+            // Words elsewhere could arrive after the entries that they describe.
+            && (!self.has_metadata() || self.metadata.memory == self.base.memory);
         if good {
             Ok(())
         } else {
@@ -185,16 +188,16 @@ impl RingLayout {
         matches!(self.publish, Publish::Index) || self.flags.contains(RingFlags::DOORBELL)
     }
 
-    /// Bytes of the map of consumed slots, where there is one.
+    /// Bytes of the marks of consumed slots, where there are any: whole lines of 64 bytes.
     #[must_use]
     pub const fn marks_bytes(&self) -> u64 {
-        map_bytes(self.entries)
+        cells_bytes(self.entries)
     }
 
-    /// Bytes of the metadata array, where there is one.
+    /// Bytes of the metadata array, where there is one: whole lines of 64 bytes.
     #[must_use]
     pub const fn metadata_bytes(&self) -> u64 {
-        (self.entries as u64).wrapping_mul(8)
+        (self.entries as u64).wrapping_mul(8).next_multiple_of(64)
     }
 
     /// Bytes of all entries.
@@ -234,5 +237,29 @@ impl RingLayout {
     #[must_use]
     pub(super) const fn slot_number(&self, index: u32) -> u32 {
         index & self.entries.wrapping_sub(1)
+    }
+
+    /// Place of the metadata of `index`.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfRange`] past the 64-bit end.
+    pub(super) fn metadata_at(&self, index: u32) -> Result<Location, Fault> {
+        let offset = u64::from(self.slot_number(index)).wrapping_mul(8);
+        self.metadata.at(offset).ok_or(Fault::OutOfRange)
+    }
+
+    /// Place of cell `cell` of the marks.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfRange`] past the 64-bit end.
+    pub(super) fn marks_at(&self, cell: u32) -> Result<Location, Fault> {
+        let offset = u64::from(cell).wrapping_mul(8);
+        self.marks.at(offset).ok_or(Fault::OutOfRange)
+    }
+
+    /// Whether entries and their tail cell lie in different memories, between which no order of
+    /// writes is promised.
+    pub(super) fn is_split(&self) -> bool {
+        self.base.memory != self.tail.memory
     }
 }
