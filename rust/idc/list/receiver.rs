@@ -106,6 +106,11 @@ impl ListReceiver {
         &self.counters
     }
 
+    /// Counts from zero again.
+    pub fn reset_counters(&mut self) {
+        self.counters = RingCounters::default();
+    }
+
     /// The sequence of the next entry. All was taken when the sender's tail is the same.
     #[must_use]
     pub fn head(&self) -> u32 {

@@ -111,6 +111,11 @@ impl ListSender {
         &self.counters
     }
 
+    /// Counts from zero again.
+    pub fn reset_counters(&mut self) {
+        self.counters = RingCounters::default();
+    }
+
     /// Entries that may be sent now, as far as the end knows without looking.
     #[must_use]
     pub fn free(&self) -> u32 {
