@@ -198,6 +198,12 @@ impl MemberSet {
         MemberSet(self.0 & !(1 << member.0))
     }
 
+    /// All that are in this set or in `other`.
+    #[must_use]
+    pub const fn with_all(self, other: MemberSet) -> Self {
+        MemberSet(self.0 | other.0)
+    }
+
     /// Whether `member` is in it.
     #[must_use]
     pub const fn contains(self, member: MemberId) -> bool {

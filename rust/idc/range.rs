@@ -265,6 +265,64 @@ impl<const N: usize> RangeAllocator<N> {
     }
 }
 
+/// Takes ranges of one space one after the other, each behind the last one: for what is laid out
+/// once and never freed. Also checks that somebody else did just that. All zero has no space.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(transparent)]
+pub struct Carver {
+    /// What was not taken or passed over.
+    left: Range,
+}
+
+impl Carver {
+    /// Begins with all of `space`.
+    pub const fn of(space: Range) -> Self {
+        Carver { left: space }
+    }
+
+    /// Takes the next `len` bytes.
+    ///
+    /// # Errors
+    /// [`RangeError::Empty`], [`RangeError::NoSpace`].
+    pub fn carve(&mut self, len: u64) -> Result<Range, RangeError> {
+        let range = Range {
+            start: self.left.start,
+            len,
+        };
+        match self.take(range) {
+            Err(RangeError::Outside) => Err(RangeError::NoSpace),
+            Err(error) => Err(error),
+            Ok(()) => Ok(range),
+        }
+    }
+
+    /// Takes just `range`, and gives up what lies before it.
+    ///
+    /// # Errors
+    /// [`RangeError::Empty`]; [`RangeError::Outside`]: it is not wholly in what is left.
+    pub fn take(&mut self, range: Range) -> Result<(), RangeError> {
+        if range.len == 0 {
+            return Err(RangeError::Empty);
+        }
+        let end = range.end().filter(|_| self.left.contains(&range));
+        let (Some(end), Some(left_end)) = (end, self.left.end()) else {
+            return Err(RangeError::Outside);
+        };
+        self.left = Range {
+            start: end,
+            len: left_end.saturating_sub(end),
+        };
+        Ok(())
+    }
+
+    /// What can still be taken.
+    pub const fn left(&self) -> Range {
+        self.left
+    }
+}
+
 /// The lowest `len` bytes of `gap` that start at a multiple of `align`.
 fn place(gap: &Range, len: u64, align: u64) -> Option<Range> {
     let range = Range {
