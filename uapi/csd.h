@@ -363,8 +363,8 @@ struct csd_mesh_pair {
 #define CSD_REASON_INDEX_DOORBELL		27	/* the index is a doorbell already */
 #define CSD_REASON_RING_ENTRIES			0x101	/* entries: a power of two 4 .. 4096 */
 #define CSD_REASON_RING_ENTRY_BYTES		0x102	/* entry_bytes: a power of two 64 .. 4096 */
-#define CSD_REASON_NO_MEMORY			0x201	/* a drive has none to lend where some is needed */
-#define CSD_REASON_SPACE			0x202	/* a drive's memory is too small, or too full */
+#define CSD_REASON_NO_MEMORY			0x401	/* a drive has none to lend where some is needed */
+#define CSD_REASON_SPACE			0x402	/* a drive's memory is too small, or too full */
 
 /* csd_mesh_create.reason_pair */
 #define CSD_PAIR_NONE		0xffffffffU	/* the refusal is about no pair of @pairs */
