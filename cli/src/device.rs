@@ -8,8 +8,8 @@
 
 use crate::sys::abi::{
     csd_drive_info, csd_drive_namespace, csd_drive_probe_memory, csd_event, csd_info,
-    csd_mesh_create, csd_mesh_info, csd_mesh_member, csd_pipeline_info, csd_pipeline_progress,
-    csd_ring_info,
+    csd_mesh_create, csd_mesh_info, csd_mesh_member, csd_mesh_pair, csd_pipeline_info,
+    csd_pipeline_progress, csd_ring_info, csd_ring_reset,
 };
 use nix::errno::Errno;
 use std::time::Duration;
@@ -182,14 +182,18 @@ pub trait Device {
         memory: u32,
         bytes: u64,
     ) -> Result<csd_drive_probe_memory, Errno>;
-    /// `CSD_IOC_MESH_CREATE`; members that go out are filled in, also with an error.
-    fn mesh_create(&self, mesh: &mut csd_mesh_create) -> Result<(), Errno>;
+    /// `CSD_IOC_MESH_CREATE`; members that go out are filled in, also with an error. `pairs` are
+    /// those that differ.
+    fn mesh_create(&self, mesh: &mut csd_mesh_create, pairs: &[csd_mesh_pair])
+        -> Result<(), Errno>;
     /// `CSD_IOC_MESH_DESTROY`.
     fn mesh_destroy(&self, mesh: u32, flags: u32) -> Result<(), Errno>;
     /// `CSD_IOC_MESH_INFO`.
     fn mesh_info(&self, mesh: u32) -> Result<(csd_mesh_info, Vec<csd_mesh_member>), Errno>;
     /// `CSD_IOC_RING_INFO`.
     fn ring_info(&self, mesh: u32, from: u32, to: u32) -> Result<csd_ring_info, Errno>;
+    /// `CSD_IOC_RING_RESET`.
+    fn ring_reset(&self, reset: csd_ring_reset) -> Result<csd_ring_reset, Errno>;
     /// `CSD_IOC_MSG_CALL`; with EIO the answer tells the status.
     fn message(&self, message: &Message<'_>) -> Result<Answer, (Errno, Answer)>;
     /// `CSD_IOC_MSG_RECV`.

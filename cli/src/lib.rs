@@ -62,7 +62,7 @@ enum Command {
     /// Drives: list, show, bind, unbind
     #[command(subcommand)]
     Drive(drive::DriveCommand),
-    /// Meshes: create, show, destroy
+    /// Meshes: create, show, reset, destroy
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
     /// Messages: ping, send, recv
@@ -148,6 +148,12 @@ pub fn run(
         Err(error) => return unparsed(&error, wants_json(&args), world, out, err),
     };
     let mut output = Output::new(cli.output, world.terminal, out, err);
+    let draws = matches!(&cli.command, Command::Mesh(mesh::MeshCommand::Show(_)));
+    if cli.output.is_drawing() && !draws {
+        let failure = Failure::usage("only mesh show draws: -o dot, -o svg").remedy("-o json");
+        output.failure(&failure);
+        return failure.exit;
+    }
     match dispatch(&cli.command, world, &mut output) {
         Ok(()) => Exit::Success,
         Err(failure) => {

@@ -96,6 +96,7 @@ impl EventReport {
                 CSD_EVENT_MESH_DESTROYED => "mesh-destroyed",
                 CSD_EVENT_PEER_LOST => "peer-lost",
                 CSD_EVENT_RING_FAULT => "ring-fault",
+                CSD_EVENT_RING_RESET => "ring-reset",
                 CSD_EVENT_PIPELINE_DONE => "pipeline-done",
                 CSD_EVENT_PIPELINE_FAILED => "pipeline-failed",
                 CSD_EVENT_PIPELINE_CANCELLED => "pipeline-cancelled",
@@ -150,6 +151,15 @@ fn line(report: &EventReport, event: &csd_event) -> String {
             "{mesh}: ring {} to {drive} broke the protocol, reason {}",
             report.peer.as_deref().unwrap_or("host"),
             event.detail
+        ),
+        CSD_EVENT_RING_RESET => format!(
+            "{mesh}: the buffers between {} and {} {}",
+            report.drive.as_deref().unwrap_or("host"),
+            report.peer.as_deref().unwrap_or("host"),
+            match event.status {
+                0 => format!("were reset, epoch {}", event.detail),
+                _ => format!("could not be reset{because}"),
+            }
         ),
         CSD_EVENT_PIPELINE_DONE => format!("{mesh}: pipeline {} is done", event.detail),
         CSD_EVENT_PIPELINE_FAILED => {

@@ -21,6 +21,18 @@ pub enum Format {
     Human,
     /// One JSON object (monitor, msg recv: one a line), see the schema files
     Json,
+    /// mesh show only: a graph for Graphviz
+    Dot,
+    /// mesh show only: a picture
+    Svg,
+}
+
+impl Format {
+    /// Whether it is a picture, which only few commands have.
+    #[must_use]
+    pub fn is_drawing(self) -> bool {
+        matches!(self, Self::Dot | Self::Svg)
+    }
 }
 
 /// What the streams are connected to.

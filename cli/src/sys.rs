@@ -57,7 +57,8 @@ macro_rules! abi {
 
 abi! {
     csd_info csd_drive_info csd_drive_set csd_drive_namespace csd_drive_probe_memory
-    csd_mesh_create csd_mesh_destroy csd_mesh_info csd_ring_info csd_msg_call csd_msg_recv
+    csd_mesh_create csd_mesh_destroy csd_mesh_info csd_ring_info csd_ring_reset csd_msg_call
+    csd_msg_recv
     csd_pipeline_start csd_pipeline_progress csd_pipeline_info csd_pipeline_cancel csd_event
 }
 
@@ -190,9 +191,17 @@ impl Device for CharDevice {
         self.plain(CSD_NUMBER_DRIVE_PROBE_MEMORY, arg)
     }
 
-    fn mesh_create(&self, mesh: &mut csd_mesh_create) -> Result<(), Errno> {
-        // SAFETY: the number is that of the structure, which has no pointers.
-        unsafe { ioctl(self.file.as_fd(), CSD_NUMBER_MESH_CREATE, mesh) }
+    fn mesh_create(
+        &self,
+        mesh: &mut csd_mesh_create,
+        pairs: &[csd_mesh_pair],
+    ) -> Result<(), Errno> {
+        mesh.pair_count = u32::try_from(pairs.len()).map_err(|_| Errno::E2BIG)?;
+        mesh.pairs = pairs.as_ptr() as u64;
+        // SAFETY: `pairs` outlives the call, which only reads the `pair_count` elements of it.
+        let result = unsafe { ioctl(self.file.as_fd(), CSD_NUMBER_MESH_CREATE, mesh) };
+        mesh.pairs = 0;
+        result
     }
 
     fn mesh_destroy(&self, mesh: u32, flags: u32) -> Result<(), Errno> {
@@ -229,6 +238,10 @@ impl Device for CharDevice {
         arg.from = from;
         arg.to = to;
         self.plain(CSD_NUMBER_RING_INFO, arg)
+    }
+
+    fn ring_reset(&self, reset: csd_ring_reset) -> Result<csd_ring_reset, Errno> {
+        self.plain(CSD_NUMBER_RING_RESET, reset)
     }
 
     fn message(&self, message: &Message<'_>) -> Result<Answer, (Errno, Answer)> {

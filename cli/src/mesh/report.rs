@@ -4,6 +4,8 @@
 //!
 //! Owns the shape that all commands which report meshes share, and the walk over a mesh's rings.
 
+use super::choices::*;
+use super::draw::{Drawing, Edge, Node};
 use crate::device::Device;
 use crate::failure::{Failure, Outcome};
 use crate::names::{joined, member_name, Mesh};
@@ -21,7 +23,21 @@ pub(super) struct MeshReport {
     entries: u32,
     entry_bytes: u32,
     placement: &'static str,
+    place_drive: Option<String>,
     publish: &'static str,
+    form: &'static str,
+    share: &'static str,
+    flags: Vec<&'static str>,
+    memory: &'static str,
+    establish: &'static str,
+    establish_drive: Option<String>,
+    notify: &'static str,
+    select: &'static str,
+    pairs: u32,
+    buffers: u32,
+    digest: u32,
+    resets: u64,
+    establish_ns: u64,
     peer_rings: u32,
     host_rings: u32,
     pipelines: u32,
@@ -57,6 +73,19 @@ struct RingReport {
     stalls: u64,
     stale: u64,
     faults: u64,
+    buffer: u32,
+    form: &'static str,
+    share: &'static str,
+    publish: &'static str,
+    placement: &'static str,
+    flags: Vec<&'static str>,
+    established_by: String,
+    arbiter: Option<String>,
+    entries: u32,
+    entry_bytes: u32,
+    sent: u64,
+    announcements: u64,
+    flushes: u64,
 }
 
 #[derive(Serialize)]
@@ -64,27 +93,111 @@ pub(super) struct MeshesReport {
     pub meshes: Vec<MeshReport>,
 }
 
-/// `mesh0: 3 drives, 6 peer rings of 64 x 64 B (in the receiver's PMR), 6 host rings, 3 ms`
+/// `mesh0: 3 drives, 6 peer rings of 64 x 64 B (in the receiver's PMR), 6 host rings, 3 ms`, and in
+/// a second line what was asked for beside that.
 pub(super) fn headline(mesh: &Mesh) -> String {
     let info = &mesh.info;
     let drives = mesh.drives().count();
-    format!(
-        "{}: {} {}, {} peer rings of {} x {} B{}, {} host rings, {}",
+    let of = format!("of {} x {} B", info.entries, info.entry_bytes);
+    let kind = match info.form {
+        CSD_FORM_LIST => "list",
+        _ => "ring",
+    };
+    let (peer, host) = (count(info.peer_rings.into()), count(info.host_rings.into()));
+    let what = match info.share {
+        CSD_SHARE_NONE => {
+            let places = places(mesh);
+            format!("{peer} peer {kind}s {of}{places}, {host} host {kind}s")
+        }
+        share => {
+            let who = match share {
+                CSD_SHARE_WRITERS => "for the writers of each receiver",
+                CSD_SHARE_READERS => "for the readers of each sender",
+                CSD_SHARE_PAIR => "for both directions of each pair",
+                _ => "for all",
+            };
+            let noun = if info.buffers == 1 {
+                "buffer"
+            } else {
+                "buffers"
+            };
+            let (buffers, places) = (count(info.buffers.into()), places(mesh));
+            format!("{buffers} {noun} {of} {who}{places}, {peer} peer and {host} host pairs")
+        }
+    };
+    let mut text = format!(
+        "{}: {} {}, {what}, {}",
         mesh.name(),
         drives,
         if drives == 1 { "drive" } else { "drives" },
-        count(info.peer_rings.into()),
-        info.entries,
-        info.entry_bytes,
-        places(mesh),
-        count(info.host_rings.into()),
         time(info.create_ns)
-    )
+    );
+    let choices = choices(info);
+    if !choices.is_empty() {
+        text.push_str("\n  ");
+        text.push_str(&joined(choices));
+    }
+    text
 }
 
-/// In whose memory the peer rings are. A receiver's incoming ones are all in one memory.
+/// What was asked for other than by default.
+fn choices(info: &csd_mesh_info) -> Vec<String> {
+    let mut list = Vec::new();
+    let drive = |name: &str, drive: u32| match name {
+        "member" => member_name(drive),
+        _ => name.to_string(),
+    };
+    if info.publish != CSD_PUBLISH_ENTRY {
+        list.push(format!("published by {}", publish_name(info.publish)));
+    }
+    list.extend(flag_names(info.ring_flags).into_iter().map(String::from));
+    if info.establish != CSD_ESTABLISH_HOST {
+        let who = match info.establish {
+            CSD_ESTABLISH_DISCOVER => "discovery".into(),
+            other => drive(establish_name(other), info.establish_drive),
+        };
+        list.push(format!("established by {who}"));
+    }
+    if info.notify != CSD_NOTIFY_HOST {
+        list.push(format!("told by {}", notify_name(info.notify)));
+    }
+    if info.select != CSD_SELECT_ROUND_ROBIN {
+        list.push(format!("{} first", select_name(info.select)));
+    }
+    match info.pair_count {
+        0 => {}
+        1 => list.push("1 pair differs".into()),
+        many => list.push(format!("{} pairs differ", count(many.into()))),
+    }
+    list
+}
+
+/// In whose memory the peer rings are.
 fn places(mesh: &Mesh) -> String {
-    let receivers = |memory: u32| {
+    let info = &mesh.info;
+    match info.placement {
+        CSD_PLACE_RECEIVER => lent_by(mesh, "receiver"),
+        CSD_PLACE_SENDER => lent_by(mesh, "sender"),
+        CSD_PLACE_HOST => " (in host memory)".into(),
+        _ => {
+            let hub = mesh
+                .members
+                .iter()
+                .find(|member| member.drive == info.place_drive);
+            let memory = hub.map_or(0, |member| member.memory);
+            format!(
+                " (in {}'s {})",
+                member_name(info.place_drive),
+                memory_name(memory)
+            )
+        }
+    }
+}
+
+/// As [`places`] where each ring lies with one of its ends: all that one member has are in one
+/// memory.
+fn lent_by(mesh: &Mesh, end: &str) -> String {
+    let lenders = |memory: u32| {
         let all = mesh
             .members
             .iter()
@@ -93,19 +206,19 @@ fn places(mesh: &Mesh) -> String {
             .map(|member| member_name(member.drive))
             .collect::<Vec<_>>()
     };
-    let per_receiver = mesh.drives().count().saturating_sub(1);
+    let each = mesh.drives().count().saturating_sub(1);
     let kinds = [
-        (receivers(CSD_MEMORY_PMR), "in the receiver's PMR"),
-        (receivers(CSD_MEMORY_CMB), "in the receiver's CMB"),
-        (receivers(0), "in host memory"),
+        (lenders(CSD_MEMORY_PMR), format!("in the {end}'s PMR")),
+        (lenders(CSD_MEMORY_CMB), format!("in the {end}'s CMB")),
+        (lenders(0), "in host memory".to_string()),
     ];
     let used: Vec<_> = kinds.iter().filter(|(list, _)| !list.is_empty()).collect();
     match used[..] {
-        _ if per_receiver == 0 => String::new(),
+        _ if each == 0 => String::new(),
         [(_, text)] => format!(" ({text})"),
         _ => {
             let parts = used.iter().map(|(list, text)| {
-                let rings = list.len() * per_receiver;
+                let rings = list.len() * each;
                 let whose = if *text == "in host memory" {
                     format!(": {} without own", joined(list.iter().cloned()))
                 } else {
@@ -137,33 +250,90 @@ pub(super) fn rings_table(rings: &[csd_ring_info]) -> Table {
         "FROM",
         "TO",
         "IN",
+        "OF",
+        "BY",
         "STATE",
         ">MESSAGES",
         ">BYTES",
         ">CREDITS",
+        ">TOLD",
+        ">FLUSHES",
         ">STALLS",
         ">STALE",
         ">FAULTS",
     ]);
     for ring in rings {
-        let place = match ring.memory {
-            0 => "host memory".into(),
-            memory => format!("{} {}", member_name(ring.where_), memory_name(memory)),
-        };
         table.row([
             member_name(ring.from),
             member_name(ring.to),
-            place,
+            place(ring),
+            buffer(ring),
+            member_name(ring.establisher),
             ring_state(ring.state).into(),
             count(ring.messages),
             count(ring.message_bytes),
             count(ring.credit_writes),
+            count(ring.announcements),
+            count(ring.flushes),
             count(ring.stalls),
             count(ring.stale),
             count(ring.faults),
         ]);
     }
     table
+}
+
+/// `csd1 PMR`
+fn place(ring: &csd_ring_info) -> String {
+    match ring.memory {
+        0 => "host memory".into(),
+        memory => format!("{} {}", member_name(ring.where_), memory_name(memory)),
+    }
+}
+
+/// `64x64`, `list 32x64`, `#3 64x64` for what others use too.
+fn buffer(ring: &csd_ring_info) -> String {
+    let kind = match (ring.share, ring.form) {
+        (CSD_SHARE_NONE, CSD_FORM_LIST) => "list ".into(),
+        (CSD_SHARE_NONE, _) => String::new(),
+        _ => format!("#{} ", ring.buffer),
+    };
+    format!("{kind}{}x{}", ring.entries, ring.entry_bytes)
+}
+
+/// What [`Drawing`] draws of a mesh.
+pub(super) fn drawing(mesh: &Mesh, rings: &[csd_ring_info]) -> Drawing {
+    let nodes = mesh.members.iter().map(|member| Node {
+        name: member_name(member.drive),
+        memory: memory_name(member.memory),
+        lost: member.state == CSD_MEMBER_LOST,
+    });
+    let at = |drive: u32| {
+        let mut members = mesh.members.iter();
+        members.position(|member| member.drive == drive)
+    };
+    let edges = rings.iter().filter_map(|ring| {
+        Some(Edge {
+            from: at(ring.from)?,
+            to: at(ring.to)?,
+            buffer: ring.buffer,
+            shared: ring.share != CSD_SHARE_NONE,
+            what: format!(
+                "{} {} x {} B in {}",
+                form_name(ring.form),
+                ring.entries,
+                ring.entry_bytes,
+                place(ring)
+            ),
+            messages: ring.messages,
+            broken: ring.state != CSD_RING_ATTACHED,
+        })
+    });
+    Drawing {
+        name: mesh.name(),
+        nodes: nodes.collect(),
+        edges: edges.collect(),
+    }
 }
 
 /// All rings of the mesh: those between drives, then those from and to the host.
@@ -203,19 +373,28 @@ pub(super) fn rings(device: &dyn Device, mesh: &Mesh) -> Outcome<Vec<csd_ring_in
 
 pub(super) fn report_mesh(device: &dyn Device, mesh: &Mesh) -> Outcome<MeshReport> {
     let info = &mesh.info;
+    let drive = |number: u32| (number != CSD_MEMBER_HOST).then(|| member_name(number));
     Ok(MeshReport {
         name: mesh.name(),
         number: info.mesh,
         entries: info.entries,
         entry_bytes: info.entry_bytes,
-        placement: match info.placement {
-            CSD_PLACE_RECEIVER => "receiver",
-            _ => "unknown",
-        },
-        publish: match info.publish {
-            CSD_PUBLISH_ENTRY => "entry",
-            _ => "unknown",
-        },
+        placement: place_name(info.placement),
+        place_drive: drive(info.place_drive),
+        publish: publish_name(info.publish),
+        form: form_name(info.form),
+        share: share_name(info.share),
+        flags: flag_names(info.ring_flags),
+        memory: memory_choice_name(info.memory),
+        establish: establish_name(info.establish),
+        establish_drive: drive(info.establish_drive),
+        notify: notify_name(info.notify),
+        select: select_name(info.select),
+        pairs: info.pair_count,
+        buffers: info.buffers,
+        digest: info.digest,
+        resets: info.resets,
+        establish_ns: info.establish_ns,
         peer_rings: info.peer_rings,
         host_rings: info.host_rings,
         pipelines: info.pipelines,
@@ -250,6 +429,19 @@ pub(super) fn report_mesh(device: &dyn Device, mesh: &Mesh) -> Outcome<MeshRepor
                 stalls: ring.stalls,
                 stale: ring.stale,
                 faults: ring.faults,
+                buffer: ring.buffer,
+                form: form_name(ring.form),
+                share: share_name(ring.share),
+                publish: publish_name(ring.publish),
+                placement: place_name(ring.place),
+                flags: flag_names(ring.flags),
+                established_by: member_name(ring.establisher),
+                arbiter: (ring.share != CSD_SHARE_NONE).then(|| member_name(ring.arbiter)),
+                entries: ring.entries,
+                entry_bytes: ring.entry_bytes,
+                sent: ring.sent,
+                announcements: ring.announcements,
+                flushes: ring.flushes,
             })
             .collect(),
     })
@@ -268,6 +460,7 @@ fn ring_state(state: u32) -> &'static str {
         CSD_RING_ATTACHED => "attached",
         CSD_RING_FENCED => "fenced",
         CSD_RING_DETACHED => "detached",
+        CSD_RING_RESETTING => "resetting",
         _ => "unknown",
     }
 }

@@ -46,6 +46,74 @@ fn meshes_are_created_shown_and_destroyed() {
 }
 
 #[test]
+fn buffers_of_every_kind_are_asked_for_and_shown() {
+    let mut fake = Fake::with_drives(2);
+    fake.add_drive(3, "0000:06:00.0");
+    let machine = Machine::new(fake);
+    check("mesh-buffers", &machine);
+    let fake = machine.fake.borrow();
+    let [pair] = fake.pairs[..] else {
+        panic!("{:?}", fake.pairs)
+    };
+    assert_eq!((pair.from, pair.to), (CSD_MEMBER_HOST, 3));
+    let fields = CSD_PAIR_PLACE | CSD_PAIR_ENTRIES | CSD_PAIR_FORM;
+    assert_eq!(pair.fields, fields);
+    assert_eq!((pair.place, pair.place_drive), (CSD_PLACE_MEMBER, 1));
+    assert_eq!((pair.entries, pair.form), (32, CSD_FORM_LIST));
+}
+
+#[test]
+fn what_cannot_be_combined_is_told_with_the_reason() {
+    let fake = Fake {
+        mesh_reason: Some((
+            Errno::EINVAL,
+            CSD_REASON_LIST_SHARED,
+            CSD_MEMBER_HOST,
+            CSD_PAIR_NONE,
+        )),
+        ..Fake::with_drives(2)
+    };
+    check("mesh-reason", &Machine::new(fake));
+    let fake = Fake {
+        mesh_reason: Some((Errno::EINVAL, CSD_REASON_PAIR_TWICE, CSD_MEMBER_HOST, 1)),
+        ..Fake::with_drives(2)
+    };
+    check("mesh-reason-pair", &Machine::new(fake));
+    let fake = Fake {
+        mesh_reason: Some((Errno::ENOSPC, CSD_REASON_SPACE, 1, CSD_PAIR_NONE)),
+        ..Fake::with_drives(2)
+    };
+    check("mesh-reason-space", &Machine::new(fake));
+}
+
+#[test]
+fn every_reason_of_the_module_has_words() {
+    // All reasons that idc knows, and nothing that the module cannot say.
+    let known = (1..0x200).filter_map(idc::mesh::MeshError::from_code);
+    assert!(known.clone().count() > 25);
+    for reason in known {
+        assert!(reason.to_string().len() > 10, "{reason:?}");
+    }
+}
+
+#[test]
+fn buffers_between_two_members_are_reset() {
+    let mut fake = Fake::with_drives(2);
+    fake.create_mesh();
+    let machine = Machine::new(fake);
+    check("mesh-reset", &machine);
+    let resets = machine.fake.borrow().resets.clone();
+    assert_eq!(resets.len(), 2);
+    assert_eq!((resets[0].from, resets[0].to, resets[0].flags), (0, 1, 0));
+    assert_eq!(resets[0].timeout_ms, 5000);
+    assert_eq!((resets[1].from, resets[1].to), (CSD_MEMBER_HOST, 1));
+    assert_eq!(resets[1].flags, CSD_RING_RESET_ABANDON);
+    assert_eq!(resets[1].timeout_ms, 100);
+    machine.fake.borrow_mut().reset_error = Some(Errno::ETIMEDOUT);
+    check("mesh-reset-timeout", &machine);
+}
+
+#[test]
 fn a_mesh_that_cannot_be_created_names_the_drive_in_the_way() {
     let mut fake = Fake::with_drives(3);
     fake.mesh_error = Some((Errno::EOPNOTSUPP, CSD_MEMBER_HOST));
@@ -89,6 +157,8 @@ fn events_are_one_line_each() {
     // SMART log page 02h, temperature threshold
     event(CSD_EVENT_AEN, 1, no_mesh, none, 0, 0x0002_0101);
     event(CSD_EVENT_RING_FAULT, 1, 0, 2, 0, 3);
+    event(CSD_EVENT_RING_RESET, 1, 0, 2, 0, 5);
+    event(CSD_EVENT_RING_RESET, 1, 0, none, 110, 0);
     event(CSD_EVENT_PIPELINE_DONE, 0, 0, none, 0, 17);
     event(CSD_EVENT_PIPELINE_FAILED, 1, 0, none, 110, 18);
     event(CSD_EVENT_PIPELINE_CANCELLED, 0, 0, none, 125, 19);

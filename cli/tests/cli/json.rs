@@ -46,6 +46,10 @@ fn every_command_prints_what_its_schema_says() {
     assert_eq!(mesh["meshes"][0]["rings"][0]["bytes"], 4160);
     let mesh = good(&machine, "meshes", &["mesh", "create", "csd3"]);
     assert_eq!(mesh["meshes"][0]["name"], "mesh1");
+    let reset = ["mesh", "reset", "mesh0", "--pair", "csd0:csd1"];
+    let reset = good(&machine, "mesh-reset", &reset);
+    assert_eq!(reset["members"], json!(["csd0", "csd1"]));
+    assert_eq!(reset["epoch"], 2);
     good(&machine, "mesh-destroy", &["mesh", "destroy", "mesh1"]);
     let ping = good(&machine, "msg-ping", &["msg", "ping", "--from", "all"]);
     assert_eq!(ping["pairs"].as_array().unwrap().len(), 6);
@@ -226,7 +230,7 @@ fn a_schema_refuses_what_it_does_not_describe() {
 #[test]
 fn every_schema_file_can_be_used() {
     let names = schema::names();
-    assert_eq!(names.len(), 15);
+    assert_eq!(names.len(), 16);
     for name in names {
         schema::validator(&name);
     }

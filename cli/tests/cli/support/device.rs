@@ -42,6 +42,12 @@ pub struct Fake {
     /// Members that do not answer.
     pub silent: Vec<u32>,
     pub mesh_error: Option<(Errno, u32)>,
+    /// Why the next mesh is refused, and the drive and the pair that it is about.
+    pub mesh_reason: Option<(Errno, u32, u32, u32)>,
+    /// Pairs that differed in the last request.
+    pub pairs: Vec<csd_mesh_pair>,
+    pub resets: Vec<csd_ring_reset>,
+    pub reset_error: Option<Errno>,
     pub start_error: Option<StartError>,
     pub fault: Option<Fault>,
     /// A signal comes instead of the result's end.
@@ -117,10 +123,20 @@ impl Fake {
     /// A mesh of all drives that are in none, as the module would make it.
     pub fn create_mesh(&mut self) {
         let mut arg = csd_mesh_create::new();
-        self.mesh_create(&mut arg).unwrap();
+        self.mesh_create(&mut arg, &[]).unwrap();
     }
 
-    fn mesh_create(&mut self, arg: &mut csd_mesh_create) -> Result<(), Errno> {
+    fn mesh_create(
+        &mut self,
+        arg: &mut csd_mesh_create,
+        pairs: &[csd_mesh_pair],
+    ) -> Result<(), Errno> {
+        self.pairs = pairs.to_vec();
+        if let Some((errno, reason, drive, pair)) = self.mesh_reason.take() {
+            (arg.reason, arg.reason_drive, arg.reason_pair) = (reason, drive, pair);
+            return Err(errno);
+        }
+        (arg.reason_drive, arg.reason_pair) = (CSD_MEMBER_HOST, CSD_PAIR_NONE);
         if let Some((errno, busy)) = self.mesh_error {
             arg.busy_drive = busy;
             return Err(errno);
@@ -164,6 +180,26 @@ impl Fake {
         };
         info.peer_rings = drives * drives.saturating_sub(1);
         info.host_rings = 2 * drives;
+        (info.placement, info.place_drive) = (arg.placement, arg.place_drive);
+        (info.publish, info.form, info.share) = (arg.publish, arg.form, arg.share);
+        (info.ring_flags, info.select) = (arg.ring_flags, arg.select);
+        (info.establish, info.establish_drive) = (arg.establish, arg.establish_drive);
+        (info.notify, info.memory) = (arg.notify, arg.memory);
+        if arg.placement != CSD_PLACE_MEMBER {
+            info.place_drive = CSD_MEMBER_HOST;
+        }
+        if arg.establish != CSD_ESTABLISH_MEMBER {
+            info.establish_drive = CSD_MEMBER_HOST;
+        }
+        info.pair_count = pairs.len() as u32;
+        info.buffers = match arg.share {
+            CSD_SHARE_NONE => (drives + 1) * drives,
+            CSD_SHARE_PAIR => (drives + 1) * drives / 2,
+            CSD_SHARE_BOTH => 1,
+            _ => drives + 1,
+        };
+        info.digest = 0x1234_5678;
+        info.establish_ns = 1_000_000;
         info.host_bytes = 8192;
         info.create_ns = 3_000_000;
         info.member_count = members.len() as u32;
@@ -244,8 +280,19 @@ impl Device for Handle {
         Ok(probe)
     }
 
-    fn mesh_create(&self, arg: &mut csd_mesh_create) -> Result<(), Errno> {
-        self.0.borrow_mut().mesh_create(arg)
+    fn mesh_create(&self, arg: &mut csd_mesh_create, pairs: &[csd_mesh_pair]) -> Result<(), Errno> {
+        self.0.borrow_mut().mesh_create(arg, pairs)
+    }
+
+    fn ring_reset(&self, mut reset: csd_ring_reset) -> Result<csd_ring_reset, Errno> {
+        let mut fake = self.0.borrow_mut();
+        fake.resets.push(reset);
+        if let Some(errno) = fake.reset_error {
+            return Err(errno);
+        }
+        (reset.epoch, reset.stale, reset.abandoned) = (2, 1, 3);
+        reset.reset_ns = 250_000;
+        Ok(reset)
     }
 
     fn mesh_destroy(&self, mesh: u32, flags: u32) -> Result<(), Errno> {
@@ -283,12 +330,34 @@ impl Device for Handle {
             .ok_or(Errno::ENXIO)?;
         let mut ring = csd_ring_info::new();
         (ring.mesh, ring.from, ring.to, ring.epoch) = (mesh, from, to, 1);
-        ring.memory = receiver.memory;
-        ring.where_ = if receiver.memory == 0 {
-            CSD_MEMBER_HOST
-        } else {
-            to
+        let home = match info.placement {
+            CSD_PLACE_SENDER => from,
+            CSD_PLACE_HOST => CSD_MEMBER_HOST,
+            CSD_PLACE_MEMBER => info.place_drive,
+            _ => to,
         };
+        let home = members.iter().find(|member| member.drive == home);
+        ring.memory = home.map_or(0, |home| home.memory);
+        ring.where_ = match home {
+            Some(home) if ring.memory != 0 => home.drive,
+            _ => CSD_MEMBER_HOST,
+        };
+        (ring.entries, ring.entry_bytes) = (info.entries, info.entry_bytes);
+        (ring.form, ring.share, ring.publish) = (info.form, info.share, info.publish);
+        (ring.place, ring.flags) = (info.placement, info.ring_flags);
+        ring.establisher = match info.establish {
+            CSD_ESTABLISH_RECEIVER => to,
+            CSD_ESTABLISH_SENDER => from,
+            CSD_ESTABLISH_MEMBER => info.establish_drive,
+            _ => CSD_MEMBER_HOST,
+        };
+        ring.arbiter = to;
+        ring.buffer = match info.share {
+            CSD_SHARE_NONE => from.wrapping_mul(64).wrapping_add(to) & 0xfff,
+            CSD_SHARE_WRITERS => receiver.member,
+            _ => 0,
+        };
+        (ring.sent, ring.announcements, ring.flushes) = (7, 3, 1);
         ring.bytes = u64::from(info.entries * info.entry_bytes) + 64;
         (ring.tail, ring.head) = (7, 7);
         (ring.messages, ring.message_bytes) = (7, 448);
