@@ -6,9 +6,9 @@
 //! "Linked-list buffers".
 
 use super::super::entry::{MAX_ENTRY_BYTES, MIN_ENTRY_BYTES, OVERHEAD_BYTES};
+use super::super::marks::{cells, cells_bytes};
 use super::super::member::{Location, MemberId};
 use super::super::memory::Fault;
-use super::word::CELL_MARKS;
 use core::fmt;
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
@@ -118,12 +118,12 @@ impl ListLayout {
     /// Bytes of the mark cells: whole lines of 64 bytes.
     #[must_use]
     pub const fn marks_bytes(&self) -> u64 {
-        (self.cells() as u64).wrapping_mul(8).next_multiple_of(64)
+        cells_bytes(self.nodes)
     }
 
     /// Mark cells.
     pub(super) const fn cells(&self) -> u32 {
-        self.nodes.div_ceil(CELL_MARKS)
+        cells(self.nodes)
     }
 
     /// The most entries that it holds: one node is always the one that the receiver stands on.

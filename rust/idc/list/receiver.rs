@@ -7,9 +7,10 @@
 
 use super::super::entry::slot::{self, ReadError};
 use super::super::entry::{self, Entry, Expected, Stamp};
+use super::super::marks::cell_of;
 use super::super::memory::{Fault, Memory};
 use super::super::ring::{PeerFault, RingCounters};
-use super::word::{low, mark_cell, Link, Nodes};
+use super::word::{low, Link, Nodes, WORDS};
 use super::{ListError, ListLayout, ListPopped, ListTaken, MAX_NODES};
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
@@ -126,7 +127,7 @@ impl ListReceiver {
     /// Nodes taken and not released.
     #[must_use]
     pub fn held(&self) -> u32 {
-        (0..super::word::WORDS as u32).fold(0, |held, word| {
+        (0..WORDS as u32).fold(0, |held, word| {
             self.held.word(word).count_ones().saturating_add(held)
         })
     }
@@ -307,8 +308,7 @@ impl ListReceiver {
     fn mark(&mut self, node: u32) {
         self.marks.toggle(node);
         self.pending = self.pending.saturating_add(1);
-        let cell = node / super::word::CELL_MARKS;
-        self.dirty |= 1_u32.checked_shl(cell).unwrap_or(0);
+        self.dirty |= 1_u32.checked_shl(cell_of(node)).unwrap_or(0);
     }
 
     /// Tells the sender what is free, once enough is or it has nothing left.
@@ -328,14 +328,14 @@ impl ListReceiver {
         for cell in 0..self.layout.cells() {
             if self.dirty.checked_shr(cell).unwrap_or(0) & 1 != 0 {
                 let place = self.layout.cell(cell)?;
-                memory.store_release_u64(place, mark_cell(&self.marks, cell, epoch))?;
+                memory.store_release_u64(place, self.marks.cell(cell, epoch))?;
             }
         }
         self.lent = self.lent.saturating_add(self.pending);
         self.pending = 0;
         self.dirty = 0;
         // What is left: the node that the list goes on from, and those held.
-        for word in 0..super::word::WORDS as u32 {
+        for word in 0..WORDS as u32 {
             self.busy.set_word(word, self.held.word(word));
         }
         if self.released {

@@ -5,11 +5,12 @@
 //! Owns the links and which nodes are free: it believes the receiver's head only if it moves along
 //! the list, and a mark only of a node that the head has left. Never writes a node that is not free.
 
-use super::super::entry::slot;
+use super::super::entry::slot::{self, Body};
 use super::super::entry::{Kind, Label, Stamp};
+use super::super::marks::{word_of, CELL_BITS};
 use super::super::memory::{Fault, Memory};
-use super::super::ring::{Body, PeerFault, PushError, RingCounters};
-use super::word::{low, new_marks, Link, Nodes, WORDS};
+use super::super::ring::{PeerFault, PushError, RingCounters};
+use super::word::{low, Link, Nodes, WORDS};
 use super::{ListError, ListLayout, MAX_NODES};
 use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
@@ -157,8 +158,9 @@ impl ListSender {
         for cell in 0..self.layout.cells() {
             let place = self.layout.cell(cell).map_err(PeerFault::Memory)?;
             let value = memory.load_u64(place).map_err(PeerFault::Memory)?;
-            if let Some(word) = news.get_mut((cell >> 1) as usize) {
-                *word |= new_marks(&self.marks, cell, self.layout.epoch, value);
+            let word = word_of(cell.wrapping_mul(CELL_BITS)) as usize;
+            if let Some(word) = news.get_mut(word) {
+                *word |= self.marks.news(cell, self.layout.epoch, value);
             }
         }
         let cell = memory.load_u64(self.layout.credit);
@@ -276,7 +278,7 @@ impl ListSender {
                 epoch: layout.epoch,
             },
         };
-        let bytes = slot::write(memory, layout.node(node)?, layout.node_bytes, &label, body)?;
+        let bytes = slot::place(memory, layout.node(node)?, layout.node_bytes, &label, body)?;
         let link = Link {
             node,
             sequence: low(sequence),
