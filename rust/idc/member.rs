@@ -198,6 +198,12 @@ impl MemberSet {
         MemberSet(self.0 & !(1 << member.0))
     }
 
+    /// This set less all members of `other`.
+    #[must_use]
+    pub const fn without_all(self, other: MemberSet) -> Self {
+        MemberSet(self.0 & !other.0)
+    }
+
     /// All that are in this set or in `other`.
     #[must_use]
     pub const fn with_all(self, other: MemberSet) -> Self {
