@@ -221,11 +221,18 @@ impl Receiver {
         memory.load_u64(self.layout.metadata_at(self.role.head)?)
     }
 
+    /// Whether the next slot is still held: an honest sender cannot have filled it.
+    fn is_blocked(&self) -> bool {
+        let role = &self.role;
+        if self.layout.out_of_order() {
+            return role.held.get(self.layout.slot_number(role.head));
+        }
+        role.head.wrapping_sub(role.released) >= self.layout.entries
+    }
+
     /// Whether the next entry is there.
     fn look<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Result<bool, PeerFault> {
-        let slot = self.layout.slot_number(self.role.head);
-        // The next slot is still held: an honest sender cannot have filled it.
-        let blocked = self.layout.out_of_order() && self.role.held.get(slot);
+        let blocked = self.is_blocked();
         if self.layout.publish == Publish::Index {
             let announced = self.look_at_tail(memory)?;
             return if announced && blocked {
