@@ -8,9 +8,11 @@
 
 use super::member::{Location, MemberId, MemoryId};
 use core::fmt;
+use zerocopy_derive::{FromZeros, Immutable, KnownLayout};
 
 /// Why an access did not happen.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[repr(u8)]
 pub enum Fault {
     /// There is no such memory in this mesh.
     NoMemory,

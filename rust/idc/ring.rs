@@ -47,7 +47,8 @@ pub struct RingCounters {
 }
 
 /// Why a peer is not believed any more. The ring is fenced until it is attached anew.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, FromZeros, Immutable, KnownLayout)]
+#[repr(u8)]
 pub enum PeerFault {
     /// The receiver's credit or one of its marks is impossible.
     Credit,
@@ -65,6 +66,9 @@ pub enum PeerFault {
     Memory(Fault),
     /// The end was fenced by an earlier fault.
     Fenced,
+    /// It keeps what it must not keep: the lock of a shared buffer, or an entry that the buffer's head
+    /// waits for. Only a suspicion: its time may just not have come.
+    Silent,
 }
 
 impl From<ReadError> for PeerFault {
@@ -87,6 +91,7 @@ impl fmt::Display for PeerFault {
             PeerFault::Link => f.write_str("impossible link"),
             PeerFault::Memory(fault) => fault.fmt(f),
             PeerFault::Fenced => f.write_str("fenced by an earlier fault"),
+            PeerFault::Silent => f.write_str("keeps a lock or an entry for too long"),
         }
     }
 }

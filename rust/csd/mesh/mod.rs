@@ -241,6 +241,7 @@ fn fault_code(fault: PeerFault) -> u64 {
         PeerFault::Fenced => 6,
         PeerFault::Unmatched => 7,
         PeerFault::Link => 8,
+        PeerFault::Silent => 9,
     }
 }
 
