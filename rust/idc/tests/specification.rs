@@ -14,7 +14,7 @@ use idc::pipeline::descriptor::{
 };
 use idc::pipeline::report::{Report, State, REPORT_BYTES};
 use idc::pipeline::MAX_DESCRIPTOR;
-use idc::ring::{Body, Receiver, RingLayout, Sender};
+use idc::ring::{Body, Publish, Receiver, RingFlags, RingLayout, Sender};
 use idc::status::{Failure, StageId, Status};
 use idc::superblock::{nqn_hash, Superblock, SUPERBLOCK_BYTES};
 use idc::window::WindowRef;
@@ -255,6 +255,52 @@ fn responses_are_as_specified_in_both_directions() {
         Failure::from_wire(response.status, response.inline, member(1)),
         failure
     );
+}
+
+#[test]
+fn tail_marks_and_metadata_are_as_specified() {
+    let text = b"The quick brown fox jumps over the lazy dog";
+    let ping = Request::ping(text);
+    let header = ping.header(0x21);
+    let body = Body {
+        kind: Kind::Request,
+        flags: 0,
+        header: header.as_bytes().try_into().unwrap(),
+        data: text,
+    };
+    let at = |offset| Location::of(member(2), offset);
+    let layout = RingLayout {
+        entries: 64,
+        entry_bytes: 128,
+        publish: Publish::Index,
+        flags: RingFlags::OUT_OF_ORDER.with(RingFlags::METADATA),
+        base: at(1024),
+        tail: at(64),
+        marks: at(128),
+        metadata: at(192),
+        ..layout(1)
+    };
+    let mut ram = Ram(vec![0; 1024 + 64 * 128]);
+    let (mut sender, mut receiver) = (Sender::new_zeroed(), Receiver::new_zeroed());
+    sender.attach_at(&layout, 5).unwrap();
+    sender.push(&mut ram, &body).unwrap();
+    sender.announce(&mut ram).unwrap();
+    assert_eq!(ram.0[64..72], vector("tail-cell"));
+    sender.push(&mut ram, &body).unwrap();
+    assert_eq!(ram.0[192 + 6 * 8..192 + 7 * 8], vector("metadata-word"));
+
+    ram.0.fill(0);
+    sender.attach(&layout).unwrap();
+    receiver.attach(&layout).unwrap();
+    for _ in 0..34 {
+        sender.push(&mut ram, &body).unwrap();
+    }
+    sender.announce(&mut ram).unwrap();
+    while receiver.take(&mut ram, &mut [0; 128]).unwrap().is_some() {}
+    for index in [33, 0, 2] {
+        assert_eq!(receiver.release(&mut ram, index), Ok(true));
+    }
+    assert_eq!(ram.0[128..144], vector("marks-cells"));
 }
 
 #[test]
