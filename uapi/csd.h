@@ -363,8 +363,19 @@ struct csd_mesh_pair {
 #define CSD_REASON_INDEX_DOORBELL		27	/* the index is a doorbell already */
 #define CSD_REASON_RING_ENTRIES			0x101	/* entries: a power of two 4 .. 4096 */
 #define CSD_REASON_RING_ENTRY_BYTES		0x102	/* entry_bytes: a power of two 64 .. 4096 */
-#define CSD_REASON_NO_MEMORY			0x401	/* a drive has none to lend where some is needed */
-#define CSD_REASON_SPACE			0x402	/* a drive's memory is too small, or too full */
+/* What went wrong while the members laid out the buffers; reason_drive says with whom */
+#define CSD_REASON_NO_ADVERT			0x401	/* it did not advertise in time */
+#define CSD_REASON_NO_OFFER			0x402	/* it did not say in time where its buffers lie */
+#define CSD_REASON_NO_AGREEMENT			0x403	/* it did not confirm the table in time */
+#define CSD_REASON_STATEMENT_TORN		0x404	/* it left a damaged statement */
+#define CSD_REASON_STATEMENT_HEADER		0x405	/* it made a malformed statement */
+#define CSD_REASON_STATEMENT_CHANGED		0x406	/* it took a statement back */
+#define CSD_REASON_PARTS			0x407	/* it laid out what is not its own */
+#define CSD_REASON_DIFFERS			0x408	/* it has another table */
+#define CSD_REASON_BOARD			0x409	/* it cannot reach the board */
+#define CSD_REASON_CHARTER			0x40a	/* it was not told where the blocks lie */
+#define CSD_REASON_NO_MEMORY			0x801	/* a drive has none to lend where some is needed */
+#define CSD_REASON_SPACE			0x802	/* a drive's memory is too small, or too full */
 
 /* csd_mesh_create.reason_pair */
 #define CSD_PAIR_NONE		0xffffffffU	/* the refusal is about no pair of @pairs */
@@ -396,7 +407,7 @@ struct csd_mesh_pair {
  * @notify: in, CSD_NOTIFY_*
  * @select: in, CSD_SELECT_*
  * @pair_count: in, elements of @pairs, at most CSD_MAX_PAIRS
- * @reason: out, with EINVAL, ENOSPC, EOPNOTSUPP and ETIMEDOUT: CSD_REASON_*
+ * @reason: out, with EINVAL, ENOSPC, EOPNOTSUPP, ETIMEDOUT and EPROTO: CSD_REASON_*
  * @pairs: in, pointer to an array of struct csd_mesh_pair, each ordered pair at most once
  * @reason_drive: out, with @reason: the drive that it is about, or CSD_MEMBER_HOST
  * @reason_pair: out, with @reason: the index in @pairs that it is about, or CSD_PAIR_NONE
@@ -405,8 +416,8 @@ struct csd_mesh_pair {
  *
  * Errors: EBUSY a drive is in another mesh; EINVAL what was asked for cannot be combined;
  * ENOSPC a drive's memory is too small; EOPNOTSUPP a drive has no usable memory and needs
- * one; ETIMEDOUT a member did not take part in laying out the buffers; ENODEV a drive is not
- * ready; EMFILE too many meshes.
+ * one; ETIMEDOUT a member did not take part in laying out the buffers; EPROTO it did so in an
+ * impossible way; ENODEV a drive is not ready; EMFILE too many meshes.
  */
 struct csd_mesh_create {
 	__u32 size;
@@ -548,7 +559,7 @@ struct csd_mesh_info {
  * struct csd_ring_info - CSD_IOC_RING_INFO
  *
  * What one ordered pair of members has, whatever its form. With @share the buffer holds entries of
- * other pairs too; the counters are this pair's, @tail, @head and @bytes the buffer's.
+ * other pairs too: then @bytes is the whole buffer's, and all that is counted is this pair's.
  *
  * @size: sizeof(struct csd_ring_info)
  * @mesh: in
