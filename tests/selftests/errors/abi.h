@@ -104,8 +104,6 @@ static const struct ioctl_shape shapes[] = {
 	  { AT(csd_drive_probe_memory, reserved) }, fill_probe },
 	{ "CSD_IOC_MESH_INFO", CSD_IOC_MESH_INFO, sizeof(struct csd_mesh_info), 64, { 0 }, fill_mesh },
 	{ "CSD_IOC_RING_INFO", CSD_IOC_RING_INFO, sizeof(struct csd_ring_info), 96, { 0 }, fill_ring },
-	{ "CSD_IOC_RING_RESET", CSD_IOC_RING_RESET, sizeof(struct csd_ring_reset), 0,
-	  { AT(csd_ring_reset, reserved) }, fill_reset },
 	{ "CSD_IOC_MSG_CALL", CSD_IOC_MSG_CALL, sizeof(struct csd_msg_call), 0, { 0 }, fill_call },
 	{ "CSD_IOC_PIPELINE_PLAN", CSD_IOC_PIPELINE_PLAN, sizeof(struct csd_pipeline_start), 0, { 0 }, fill_pipeline },
 	/* Those that do not succeed as they stand, or change something */
@@ -120,6 +118,8 @@ static const struct ioctl_shape shapes[] = {
 	{ "CSD_IOC_PIPELINE_INFO", CSD_IOC_PIPELINE_INFO, sizeof(struct csd_pipeline_info), 0, { 0 }, NULL },
 	{ "CSD_IOC_PIPELINE_CANCEL", CSD_IOC_PIPELINE_CANCEL, sizeof(struct csd_pipeline_cancel), 0,
 	  { AT(csd_pipeline_cancel, reserved) }, NULL },
+	{ "CSD_IOC_RING_RESET", CSD_IOC_RING_RESET, sizeof(struct csd_ring_reset), 0,
+	  { AT(csd_ring_reset, reserved) }, NULL },
 };
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
