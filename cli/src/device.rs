@@ -25,6 +25,8 @@ pub struct Message<'a> {
     pub to: u32,
     /// `CSD_MSG_*`.
     pub opcode: u32,
+    /// `CSD_MSG_NO_RESPONSE` or 0.
+    pub flags: u32,
     /// What it says.
     pub payload: &'a [u8],
     /// How long to wait for the answer; 0 means the kernel's default.

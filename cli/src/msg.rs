@@ -8,7 +8,7 @@ use crate::device::{Device, Message};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::{find_mesh, member_name, Drives, Mesh};
 use crate::output::{Output, Table};
-use crate::sys::abi::{CSD_MEMBER_HOST, CSD_MSG_PING, CSD_MSG_SEND};
+use crate::sys::abi::{CSD_MEMBER_HOST, CSD_MSG_NO_RESPONSE, CSD_MSG_PING, CSD_MSG_SEND};
 use crate::units::{hex, parse_duration, parse_hex, parse_size32, time};
 use crate::World;
 use clap::{Args, Subcommand};
@@ -71,6 +71,10 @@ pub struct SendArgs {
     /// What to send, in hex digits
     #[arg(long, value_name = "HEX", value_parser = parse_payload)]
     hex: Option<Payload>,
+
+    /// Ask for no response: done when the entry is in the buffer. From the host only
+    #[arg(long)]
+    no_response: bool,
 
     #[command(flatten)]
     common: Common,
@@ -145,7 +149,7 @@ struct SendReport {
     from: String,
     to: String,
     bytes: usize,
-    rtt_ns: u64,
+    rtt_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -268,6 +272,7 @@ fn ping_pair(
             from,
             to,
             opcode: CSD_MSG_PING,
+            flags: 0,
             payload,
             timeout_ms: args.common.timeout_ms(),
         };
@@ -327,6 +332,18 @@ fn send(args: &SendArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcome 
                 .remedy("another --from or --to"),
         );
     }
+    if args.no_response && from != CSD_MEMBER_HOST {
+        return Err(Failure::usage(format!(
+            "{} reports how its message fared, which only a response tells",
+            args.from
+        ))
+        .remedy("--from host, or without --no-response"));
+    }
+    let flags = if args.no_response {
+        CSD_MSG_NO_RESPONSE
+    } else {
+        0
+    };
     let payload = match (&args.hex, &args.text) {
         (Some(Payload(bytes)), _) => bytes.clone(),
         (None, text) => text.clone().unwrap_or_default().into_bytes(),
@@ -336,6 +353,7 @@ fn send(args: &SendArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcome 
         from,
         to,
         opcode: CSD_MSG_SEND,
+        flags,
         payload: &payload,
         timeout_ms: args.common.timeout_ms(),
     };
@@ -360,7 +378,7 @@ fn send(args: &SendArgs, world: &World<'_>, output: &mut Output<'_>) -> Outcome 
         from: member_name(from),
         to: member_name(to),
         bytes: payload.len(),
-        rtt_ns: answer.rtt_ns,
+        rtt_ns: (!args.no_response).then_some(answer.rtt_ns),
     })
 }
 

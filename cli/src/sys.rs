@@ -251,6 +251,7 @@ impl Device for CharDevice {
         arg.from = message.from;
         arg.to = message.to;
         arg.opcode = message.opcode;
+        arg.flags = message.flags;
         arg.payload_len = message.payload.len() as u32;
         arg.payload = message.payload.as_ptr() as u64;
         arg.response_len = room.len() as u32;

@@ -27,6 +27,9 @@ t_send() {
 	eq "$(j '[.from, .text, (.bytes | tostring)] | join("|")' msg recv --at csd1 --timeout 5s)" "host|from the host|13" "first"
 	eq "$(j '[.from, .text, .hex] | join("|")' msg recv --at csd1 --timeout 5s)" "csd0|from csd0|66726f6d2063736430" "second"
 	eq "$(j '[.from, .text, .hex, (.dropped | tostring)] | join("|")' msg recv --at csd1 --timeout 5s)" "csd2||00ff7f80|0" "third"
+	eq "$(j '[.bytes, .rtt_ns] | @csv' msg send --no-response --to csd1 'no need to answer')" "17," "without a response"
+	eq "$(j '[.from, .text] | join("|")' msg recv --at csd1 --timeout 5s)" "host|no need to answer" "fourth"
+	ends 2 csdctl msg send --no-response --from csd0 --to csd1 x
 	ends 4 csdctl msg recv --at csd1 --timeout 0
 	ends 4 csdctl msg recv --at csd1 --timeout 100ms
 }
